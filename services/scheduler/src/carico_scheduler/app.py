@@ -201,7 +201,7 @@ class Scheduler:
             member_parts.MemberParts(
                 replica=self.leadership.start, boot=self._boot, state=one.state, api=self._api, clock=self._clock,
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
-                lease_read_s=self._settings.leader.renew_s,
+                lease_s=self._settings.leader.lease_s, lease_read_s=self._settings.leader.renew_s,
                 # Asked several times a Pod: the reasons are only put together if there are any.
                 why_not_fit=lambda: (
                     self._why_not_reached() if one.informers.is_current else "; ".join(one.away.values())

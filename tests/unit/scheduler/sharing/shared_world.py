@@ -163,7 +163,8 @@ class SharedWorld(world.World):
             return member.Member(
                 parts.MemberParts(
                     replica=f"scheduler-{index}", boot=f"{index:016x}", state=one.state, api=self.kube,
-                    clock=self.clock, lease=self.leases[index], metrics=counted, bind_within_s=1.0, lease_read_s=10.0,
+                    clock=self.clock, lease=self.leases[index], metrics=counted, bind_within_s=1.0,
+                    lease_s=15.0, lease_read_s=10.0,
                     why_not_fit=lambda: "; ".join(one.away.values()) or None,
                     view_age_s=lambda: one.informers.age_s, wake=one.wake, on_idle=one.turn,
                     new_epoch=lambda: clocks.boot_id(self.clock), takes_share=index not in self.without,

@@ -8,10 +8,10 @@ from carico_scheduler.sharing import heartbeats
 from tests.fixtures.golden import records
 
 
-def beats(name: str, clock: clocks.FakeClock, changes: list[str]) -> heartbeats.Heartbeats:
+def beats(name: str, clock: clocks.FakeClock, changes: list[str], *, lease_s: float = 15.0) -> heartbeats.Heartbeats:
     return heartbeats.Heartbeats(
         f"scheduler-{name}", boot=name * 16, identity=lambda: f"identity-{name}", clock=clock,
-        on_change=lambda: changes.append(name), on_drop=changes.append,
+        lease_s=lease_s, on_change=lambda: changes.append(name), on_drop=changes.append,
     )  # fmt: skip
 
 
@@ -35,6 +35,18 @@ def test_a_member_that_is_silent_is_gone_and_its_name_is_known_for_a_while() -> 
     clock.advance(heartbeats.IDENTITY_KEPT_S)
     one.take(*third.next(is_leaving=False))
     assert (one.knows("identity-b"), one.knows("identity-c"), one.knows("identity-a")) == (False, True, True)
+
+
+def test_the_name_of_a_member_is_known_until_its_lease_has_ended() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one, other, third = (beats(name, clock, changes, lease_s=300.0) for name in "abc")
+    one.take(*other.next(is_leaving=False))
+    clock.advance(300.0 + 200.0)
+    one.take(*third.next(is_leaving=False))
+    assert one.knows("identity-b"), "it may have been renewed right before its holder crashed, and be read late"
+    clock.advance(200.0)
+    one.take(*third.next(is_leaving=False))
+    assert not one.knows("identity-b")
 
 
 def test_what_is_no_heartbeat_is_dropped() -> None:

@@ -52,7 +52,8 @@ class Site:
         self.member = member.Member(
             parts.MemberParts(
                 replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=NoLease(),
-                metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0, lease_read_s=10.0,
+                metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0,
+                lease_s=15.0, lease_read_s=10.0,
                 why_not_fit=lambda: None, view_age_s=lambda: None, wake=lambda: None, on_idle=lambda: None,
                 new_epoch=lambda: "0" * 16,
             )

@@ -15,8 +15,10 @@ from carico_core.wire import replicas, subjects
 # Two of three heartbeats may be lost. A member that is gone is noticed within this time, and its share is taken.
 EVERY_S = 0.4
 ALIVE_S = 1.4
-# A Lease that is held under a name that no member has had for this long is held by a scheduler that does not share.
+# A Lease that is held under a name that no member has had for this long is held by a scheduler that does not share. But
+# the Lease of a member that is gone lasts for its whole time, and is seen to be renewed up to `renew_s` later.
 IDENTITY_KEPT_S = 60.0
+IDENTITY_KEPT_LEASES = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +34,9 @@ class Heartbeats:
 
     def __init__(
         self, replica: str, *, boot: str, identity: Callable[[], str], clock: clocks.Clock,
-        on_change: Callable[[], None], on_drop: Callable[[str], None],
+        lease_s: float, on_change: Callable[[], None], on_drop: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`identity` returns this member's name in the Lease.
+        """`identity` returns this member's name in the Lease, which lasts for `lease_s`.
 
         `on_change` is called when other members have come or gone, or have other Pods to be corrected.
         """
@@ -42,6 +44,7 @@ class Heartbeats:
         self._boot = boot
         self._identity = identity
         self._clock = clock
+        self._identity_kept_s = max(IDENTITY_KEPT_S, IDENTITY_KEPT_LEASES * lease_s)
         self._on_change = on_change
         self._on_drop = on_drop
         self._known = replicas.Replicas(replica, lease_s=ALIVE_S)
@@ -76,7 +79,8 @@ class Heartbeats:
         before = self.newest()
         if not self._known.take(found.replica, boot=found.boot, seq=found.seq, now_s=now_s):
             return
-        self._identities = {name: at_s for name, at_s in self._identities.items() if now_s - at_s < IDENTITY_KEPT_S}
+        kept_s = self._identity_kept_s
+        self._identities = {name: at_s for name, at_s in self._identities.items() if now_s - at_s < kept_s}
         self._identities[found.identity] = now_s
         self._newest[found.replica] = LastHeartbeat(beat=found, at_s=now_s)
         if found.is_leaving:

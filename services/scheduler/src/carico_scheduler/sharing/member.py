@@ -42,7 +42,7 @@ class Member:
         )  # fmt: skip
         beats = heartbeats.Heartbeats(
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
-            on_change=changed.set, on_drop=self._on_drop,
+            lease_s=parts.lease_s, on_change=changed.set, on_drop=self._on_drop,
         )  # fmt: skip
         self._ready = membership.Readiness(parts, beats, self._stream)
         self.corrections = corrections.HandOvers(

@@ -55,10 +55,10 @@ class Lease(Protocol):
 class MemberParts:
     """The parts of a member.
 
-    `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_read_s`: how
-    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `view_age_s`: the
-    age of its view of the API, or None before its first lists. `wake`: tries every waiting Pod again; `on_idle`: only
-    those that can go. `takes_share`: False if it binds for kube-scheduler alone.
+    `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_s`: how long a
+    Lease lasts; `lease_read_s`: how old it may be as last read. `why_not_fit`: why this scheduler could not decide, or
+    None. `view_age_s`: the age of its view of the API, or None before its first lists. `wake`: tries every waiting Pod
+    again; `on_idle`: only those that can go. `takes_share`: False if it binds for kube-scheduler alone.
     """
 
     replica: str
@@ -69,6 +69,7 @@ class MemberParts:
     lease: Lease
     metrics: instruments.Instruments
     bind_within_s: float
+    lease_s: float
     lease_read_s: float
     why_not_fit: Callable[[], str | None]
     view_age_s: Callable[[], float | None]
