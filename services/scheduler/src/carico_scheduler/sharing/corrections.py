@@ -12,7 +12,7 @@ evicts Pods for others and gives turns, and states in its heartbeat for which Po
 
 import collections
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from carico_core.domain import cluster, messages
 from carico_core.wire.messages import claims as claim_messages
@@ -174,7 +174,7 @@ class HandOvers:
         """
         wanted = {uid: since_s for uid, since_s in self._handed.items() if self._is_still(uid, is_own)}
         asked = {uid: self._state.demand_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
-        due = self._due(now_s)
+        due = self._due(now_s, set(asked.values()))
         wanted |= {each.pod.uid: each.since_s for each in due}
         asked |= {each.pod.uid: each.demand for each in due}
         # Without Pods that are gone by now.
@@ -233,12 +233,26 @@ class HandOvers:
         pod = self._state.pod(uid)
         return pod is not None and self._state.is_undecided(uid) and is_own(pod)
 
-    def _due(self, now_s: float) -> list[queues.Waiting]:
-        """Return the Pods of the queue that may be handed over now."""
+    def _due(self, now_s: float, handed: Set[demands.Demand]) -> list[queues.Waiting]:
+        """Return the Pods of the queue that may be handed over now; `handed`: the demands of those that are.
+
+        Where the cluster is full thousands of demands may wait: without those that come after too many others.
+        """
         queue, lowest = self._state.queue, self._state.placements.lowest_priority()
-        found = [each for each in queue.heads() if now_s - each.since_s >= _after_s(each.pod, lowest)]
         tried = [queue.find(uid) for uid, count in self._failures.items() if count >= TRIES_MOST]
-        return [each for each in (*found, *tried) if each is not None and each.pod.uid not in self._rests]
+        found = [
+            each for each in queue.heads()
+            if now_s - each.since_s >= _after_s(each.pod, lowest) and each.pod.uid not in self._rests
+        ]  # fmt: skip
+        if len(found) > MOST + len(tried):
+            # Each that was tried comes before one of its demand at most.
+            first = heapq.nsmallest(MOST + len(tried), found, key=self._least_rank)
+            found = [*first, *(each for each in found if each.demand in handed)]
+        return [*found, *(each for each in tried if each is not None and each.pod.uid not in self._rests)]
+
+    def _least_rank(self, waiting: queues.Waiting) -> tuple[int, queues.Key]:
+        """Return the rank of a Pod if no other of its demand comes before it."""
+        return self._rounds.get(waiting.demand, (0, ""))[0], waiting.key
 
 
 def _after_s(pod: cluster.Pod, lowest: int | None) -> float:
