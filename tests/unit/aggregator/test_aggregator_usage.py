@@ -145,6 +145,20 @@ def test_a_node_whose_size_is_not_known_is_refused() -> None:
         usages.Usages(lease_s=10.0).take(report(pi=used()), None, now_ns=1, now_s=1.0)
 
 
+def test_without_streams_for_longer_than_a_lease_what_nodes_measure_is_taken_in() -> None:
+    # A node's size comes through a stream, its usage does not.
+    known = known_of(report(pi=used()))
+    known.take(report(pi=used(pods=2)), None, now_ns=NOW_NS, now_s=15.0)
+    with pytest.raises(errors.MessageError, match=r"peaks\.memory"):
+        known.take(report(pi=used(memory=9e9)), None, now_ns=NOW_NS, now_s=20.0)
+    known.expire(now_ns=NOW_NS, now_s=20.0)
+    known.take(report(pi=used(pods=3)), None, now_ns=NOW_NS, now_s=25.0)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 6
+    known.expire(now_ns=NOW_NS, now_s=25.0 + usages.RUNNING_S)
+    with pytest.raises(errors.MessageError, match="has not reported yet"):
+        known.take(report(pi=used()), None, now_ns=NOW_NS, now_s=60.0)
+
+
 OLD, NEW = {"image": "a" * 16, "memory": 900 * MIB}, {"image": "b" * 16, "memory": 100 * MIB}
 MINUTE_NS = 60 * 10**9
 

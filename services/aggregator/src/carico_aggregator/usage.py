@@ -57,10 +57,12 @@ class _Running(NamedTuple):
 class _Node:
     """What a node runs by class; a report may leave out classes that do not fit into it.
 
+    `most`: its size, the largest peak by dimension; known for longer than the node's entry, which comes another way.
     `again`: Pods that ran when its agent started again, which counts them once more until `again_until_s`.
     """
 
     boot: str
+    most: Mapping[str, float]
     running: dict[str, _Running] = dataclasses.field(default_factory=dict)
     again: dict[str, int] = dataclasses.field(default_factory=dict)
     again_until_s: float = 0.0
@@ -106,9 +108,12 @@ class Usages:
         refused = self._guard.accept(report.node, report.boot, report.seq, now_s)
         if refused is not None:
             raise errors.MessageError(refused, "seq", f"got {report.seq}, expected a later one")
-        _check_size(report, node)
+        most = self._most_of(report.node, node)
+        _check_size(report, most)
         hashed = zlib.crc32(report.node.encode())
-        new = self._nodes.setdefault(report.node, _Node(boot=report.boot)).take(report, now_s)
+        held = self._nodes.setdefault(report.node, _Node(boot=report.boot, most=most))
+        held.most = most
+        new = held.take(report, now_s)
         for name, found in report.classes.items():
             self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
         if len(self._classes) > HELD_MOST:
@@ -203,6 +208,14 @@ class Usages:
         versions.place(held, found, now_ns).add(found, node, now_ns)
         self._changed.add(_key(name))
 
+    def _most_of(self, node: str, entry: messages.Entry | None) -> Mapping[str, float]:
+        """Return the size of a node; without an entry the one that it had. Raises `MessageError` if there is none."""
+        if entry is not None:
+            return _most(entry)
+        if node not in self._nodes:
+            raise errors.MessageError(errors.Drop.FOREIGN_NODE, "node", f"got {node!r}, which has not reported yet")
+        return self._nodes[node].most
+
     def _forget_old(self, now_ns: int) -> None:
         seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
         old = [name for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS >= FORGET_S]
@@ -226,14 +239,16 @@ def _crowding(seen_ns: Mapping[str, int], count: int) -> list[str]:
     return [max(newest_first.values(), key=len).pop() for _ in range(count)]
 
 
-def _check_size(report: usage.UsageReport, node: messages.Entry | None) -> None:
-    """Raise `MessageError` for a Pod that is larger than its node, or of a node that has not reported its size."""
-    if node is None:
-        raise errors.MessageError(errors.Drop.FOREIGN_NODE, "node", f"got {report.node!r}, which has not reported yet")
+def _most(node: messages.Entry) -> dict[str, float]:
+    """Return the largest peak that a node can measure, by dimension."""
     scale = dict(zip(node.dims, node.scale.tolist(), strict=True))
     most = {recommendation.CPU: _CPU_ROUNDING * node.weight + 1.0, recommendation.MEMORY: scale.get("memory", math.inf)}
     # A node states its size itself: with a larger amount readers would refuse the answer for all classes.
-    most = {dim: min(each, distribution.amount(dim, usage.BUCKETS - 1)) for dim, each in most.items()}
+    return {dim: min(each, distribution.amount(dim, usage.BUCKETS - 1)) for dim, each in most.items()}
+
+
+def _check_size(report: usage.UsageReport, most: Mapping[str, float]) -> None:
+    """Raise `MessageError` for a Pod that is larger than its node."""
     for name, found in report.classes.items():
         for peaks in (found.peaks, *(each.peaks for each in found.containers.values())):
             for dim, peak in peaks.items():
