@@ -227,7 +227,7 @@ class Scheduler:
             service.ExtenderParts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
-                term=self._extender_term, wake=self.engine.wake, member=self.engine.member,
+                term=self._extender_term, wake=self.engine.wake, member=self.engine.member, turns=self.engine.turns,
             ),
         )  # fmt: skip
         held = self.engine.held.for_others

@@ -8,6 +8,7 @@ from typing import Any
 
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
+from carico_scheduler.decide import turns
 from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.report import decisions, instruments
 from carico_scheduler.rules import policy
@@ -24,6 +25,7 @@ class Desk:
         self.clock = objects.LoopClock(asyncio.get_running_loop())
         self.kube = memory_kube.MemoryKube(clock=self.clock)
         self.state = state.State(rules or policy.Policy(), random.Random(0))
+        self.turns = turns.Turns(self.state.fleet, self.state.queue)
         self.term: int | None = 0
         self.wakes = 0
         self.metrics = metrics.Metrics("scheduler")
@@ -35,7 +37,7 @@ class Desk:
             service.ExtenderParts(
                 state=self.state, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
                 metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, term=lambda: self.term,
-                wake=self._wake,
+                wake=self._wake, turns=self.turns,
             ),
         )  # fmt: skip
         self.extender = self.unit.extender

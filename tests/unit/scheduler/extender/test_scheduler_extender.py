@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster
-from carico_scheduler.decide import cycle
+from carico_scheduler.decide import cycle, turns
 from carico_scheduler.extender import holds
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue
 from carico_scheduler.preempt import nominations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -56,16 +57,21 @@ def test_a_filter_waits_for_the_bind_before_it_and_no_longer_than_it_should() ->
     objects.run_fast(main())
 
 
-def test_room_that_is_made_for_a_pod_of_ours_goes_to_none_of_lower_priority() -> None:
+@pytest.mark.parametrize("by_turn", [False, True])
+def test_room_that_is_held_for_a_pod_of_ours_goes_to_none_of_lower_priority(*, by_turn: bool) -> None:
     async def main() -> None:
         desk = extender_desk.Desk(wait_s=0.0)
         desk.node("n1", 1.0)
         high = objects.make_pod("high", priority=5)
         desk.state.put_pod(high, 0.0)
-        nomination = nominations.Nomination(
-            pod=high, demand=demands.demand_of(high), node="n1", victims=(), since_s=0.0
-        )  # fmt: skip
-        desk.state.nominations.add(nomination)
+        demand = demands.demand_of(high)
+        if by_turn:
+            made = turns.Turn(uid=high.uid, key=queue.key_of(high), demand=demand, node="n1", since_s=0.0)
+            desk.turns._turns[high.uid] = made
+        else:
+            desk.state.nominations.add(
+                nominations.Nomination(pod=high, demand=demand, node="n1", victims=(), since_s=0.0)
+            )
         low, equal, top = desk.pod("low"), desk.pod("same"), desk.pod("top")
         equal["spec"]["priority"], top["spec"]["priority"] = 5, 9
         equal["metadata"]["creationTimestamp"] = "2100-01-01T00:00:00Z"

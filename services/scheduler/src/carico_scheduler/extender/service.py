@@ -10,9 +10,11 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.bind import binder as binders
+from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.extender import binding, extender_settings, judge, messages
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions, explain, instruments
 from carico_scheduler.sharing import member as members
 from carico_scheduler.state import state as states
@@ -45,6 +47,8 @@ class ExtenderParts:
     term: Callable[[], int | None]
     wake: Callable[[], None]
     member: members.Member | None = None
+    # For which of our own Pods that have waited for long a node is held; None: for none.
+    turns: queue_turns.Turns | None = None
 
 
 class Extender:
@@ -65,8 +69,9 @@ class Extender:
             parts.state, binder, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(), member=parts.member,
         )  # fmt: skip
-        held_on = parts.state.nominated_on if parts.member is None else parts.member.held_on
-        self._judge = judge.Judge(parts.state.fleet, self.holds, held_on)
+        self._turns = parts.turns
+        self._nominated_on = parts.state.nominated_on if parts.member is None else parts.member.held_on
+        self._judge = judge.Judge(parts.state.fleet, self.holds, self._held_on)
 
     async def filter(self, payload: bytes) -> bytes:
         """Return an ExtenderFilterResult, and hold room for the Pod on every node that passes."""
@@ -163,6 +168,11 @@ class Extender:
         for hold in self.holds:
             for node in hold.nodes:
                 yield node, hold.demand
+
+    def _held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
+        """Return for which Pods of our own, or of other schedulers, room is held on a node against a Pod."""
+        turns = () if self._turns is None else self._turns.on(node)
+        return [*self._nominated_on(node, pod), *(each.demand for each in turns if each.key < queues.key_of(pod))]
 
     async def _bind(self, pod: cluster.Pod, node: str, term: int) -> str:
         demand = demands.demand_of(pod)
