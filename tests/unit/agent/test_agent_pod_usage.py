@@ -218,6 +218,21 @@ def test_a_young_pod_is_read_every_second_although_readings_follow_the_begin_of_
     assert reads == 10
 
 
+def test_a_pod_that_runs_on_reports_the_mean_of_each_day() -> None:
+    found = pod_usage.PodUsage()
+    means: collections.Counter[int] = collections.Counter()
+    used_s, days = 0.0, 3
+    for reading in range(days * 96 + 2):
+        # Every 15 minutes; busier by day.
+        now_s = 900.0 * reading
+        found.follow({"a": PI}, now_s)
+        found.take("a", amounts(used_s), now_s)
+        used_s += 900.0 * (0.9 if reading % 96 < 48 else 0.1)
+        means.update({index: int(count) for index, count in found.report()[PI].pod_means.items()})
+    # The first is of what is measured at first, the others are of a day each.
+    assert means == {distribution.bucket("cpu", 0.9): 1, distribution.bucket("cpu", 0.5): days}
+
+
 def test_old_pods_are_read_rarely() -> None:
     node = Node()
     node.run("a")

@@ -54,7 +54,7 @@ class ClassUsage:
     running: int
     # Pod-seconds by bucket, for each of `DIMS`.
     seconds: Mapping[str, Buckets]
-    # One for each Pod that has ended, or has run for a minute: its mean CPU.
+    # One for each Pod that has ended, or has run for a minute, and for each day that it runs on: its mean CPU.
     pod_means: Buckets
     # Highest amount of one Pod; memory is the working set.
     peaks: Mapping[str, float]

@@ -30,8 +30,9 @@ READS_MOST = 12
 _EARLY_S = 0.05
 # A shorter interval between two reads is measured too coarsely: clocks and counters have a resolution.
 _INTERVAL_LEAST_S = 0.2
-# A Pod that still runs reports its mean once, after this time.
-MEAN_AFTER_S = 60.0
+# A Pod that still runs reports its mean after this time, and again every day. Aggregators halve its weight in a day: of
+# a class whose Pods started long ago, the first two that start again would be all that counts.
+MEAN_AFTER_S, MEAN_EVERY_S = 60.0, 24 * 3600.0
 # A Pod that ended before the API has shown its class is kept for this long.
 UNNAMED_S = 60.0
 # Others in case they restart; a kubelet waits for up to five minutes.
@@ -55,8 +56,10 @@ class _Pod:
     template: usage.Template | None = None
     # The last reading of each container by folder, and when it was taken.
     containers: dict[str, tuple[ports.ContainerAmounts, float]] = dataclasses.field(default_factory=dict)
-    first: ports.PodAmounts | None = None
     first_s: float = 0.0
+    # The reading from which on its mean is taken, and when.
+    mean_from: ports.PodAmounts | None = None
+    mean_from_s: float = 0.0
     last: ports.PodAmounts | None = None
     last_s: float = 0.0
     due_s: float = -math.inf
@@ -76,7 +79,7 @@ class _Pod:
 
     def restart(self) -> None:
         """Take in that its containers are others."""
-        self.first = self.last = self.reported = None
+        self.mean_from = self.last = self.reported = None
         self.containers, self.due_s = {}, -math.inf
 
     @property
@@ -167,7 +170,8 @@ class PodUsage:
             # The first reading, or a cgroup that was made again.
             pod.tally.pods += not pod.is_counted
             pod.is_counted = True
-            pod.first, pod.first_s, pod.due_s = found, now_s, now_s + READ_LEAST_S
+            pod.first_s, pod.due_s = now_s, now_s + READ_LEAST_S
+            pod.mean_from, pod.mean_from_s = found, now_s
             pod.reported, pod.reported_s = found, now_s
             pod.tally.peaks[MEMORY] = max(found.memory_bytes, pod.tally.peaks.get(MEMORY, 0.0))
         elif now_s - last_s < _INTERVAL_LEAST_S:
@@ -177,7 +181,7 @@ class PodUsage:
             pod.tally.note(CPU, (found.cpu_s - last.cpu_s) / elapsed_s / self._core_scale, elapsed_s)
             pod.tally.note(MEMORY, found.memory_bytes, elapsed_s)
         pod.last, pod.last_s = found, now_s
-        if not pod.has_mean and now_s - pod.first_s >= MEAN_AFTER_S:
+        if now_s - pod.mean_from_s >= (MEAN_EVERY_S if pod.has_mean else MEAN_AFTER_S):
             self._note_mean(pod)
 
     def failed(self, uids: Iterable[str], now_s: float) -> None:
@@ -313,8 +317,8 @@ class PodUsage:
         pod.reported, pod.reported_s = last, pod.last_s
 
     def _note_mean(self, pod: _Pod) -> None:
-        if pod.first is None or pod.last is None or pod.last_s - pod.first_s < READ_LEAST_S / 2.0:
+        if pod.mean_from is None or pod.last is None or pod.last_s - pod.mean_from_s < READ_LEAST_S / 2.0:
             return
-        mean = (pod.last.cpu_s - pod.first.cpu_s) / (pod.last_s - pod.first_s) / self._core_scale
+        mean = (pod.last.cpu_s - pod.mean_from.cpu_s) / (pod.last_s - pod.mean_from_s) / self._core_scale
         pod.tally.pod_means[distribution.bucket(CPU, mean)] += 1
-        pod.has_mean = True
+        pod.has_mean, pod.mean_from, pod.mean_from_s = True, pod.last, pod.last_s
