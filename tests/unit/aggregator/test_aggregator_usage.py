@@ -154,9 +154,9 @@ def test_without_streams_for_longer_than_a_lease_what_nodes_measure_is_taken_in(
     known.expire(now_ns=NOW_NS, now_s=20.0)
     known.take(report(pi=used(pods=3)), None, now_ns=NOW_NS, now_s=25.0)
     assert known.measured(PI, now_ns=NOW_NS).pods == 6
-    known.expire(now_ns=NOW_NS, now_s=25.0 + usages.RUNNING_S)
+    known.expire(now_ns=NOW_NS, now_s=25.0 + usages.SILENT_MOST_S)
     with pytest.raises(errors.MessageError, match="has not reported yet"):
-        known.take(report(pi=used()), None, now_ns=NOW_NS, now_s=60.0)
+        known.take(report(pi=used()), None, now_ns=NOW_NS, now_s=700.0)
 
 
 OLD, NEW = {"image": "a" * 16, "memory": 900 * MIB}, {"image": "b" * 16, "memory": 100 * MIB}
@@ -309,6 +309,20 @@ def test_an_agent_that_starts_again_counts_no_pod_again() -> None:
     take(known, dataclasses.replace(report(pi=used(pods=0, running=4)), boot="2" * 16), now_s=15.0)
     take(known, dataclasses.replace(report(pi=used(pods=1)), boot="2" * 16), now_s=15.0 + usages.AGAIN_S)
     assert known.measured(PI, now_ns=NOW_NS).pods == 7
+
+
+def test_an_agent_whose_new_image_is_pulled_for_minutes_counts_no_pod_again() -> None:
+    known = known_of(report(pi=used(pods=5, running=5)))
+    for now_s in range(20, 200, 20):
+        known.expire(now_ns=NOW_NS, now_s=float(now_s))
+    assert known.running() == {}
+    take(known, dataclasses.replace(report(pi=used(pods=6, running=6)), boot="1" * 16), now_s=200.0)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 6
+    assert known.running() == {PI: 6}
+    # After this time another node may have its name.
+    known.expire(now_ns=NOW_NS, now_s=200.0 + usages.SILENT_MOST_S)
+    take(known, dataclasses.replace(report(pi=used(pods=6)), boot="2" * 16), now_s=801.0)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 12
 
 
 def test_classes_are_bounded_and_those_seen_last_stay() -> None:

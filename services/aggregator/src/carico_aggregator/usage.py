@@ -27,6 +27,8 @@ HELD_MOST = 2 * CLASSES_MOST
 RUNNING_S = versions.RUNNING_S
 # An agent that starts reads 12 Pods a second: with this all of a node.
 AGAIN_S = 60.0
+# An agent may start again as late as this: of a new version, its image must be pulled first.
+SILENT_MOST_S = 600.0
 # A Pod's CPU is measured over intervals whose ends are read late by milliseconds.
 _CPU_ROUNDING = 1.25
 _NS = 1e9
@@ -58,12 +60,15 @@ class _Node:
     """What a node runs by class; a report may leave out classes that do not fit into it.
 
     `most`: its size, the largest peak by dimension; known for longer than the node's entry, which comes another way.
-    `again`: Pods that ran when its agent started again, which counts them once more until `again_until_s`.
+    `last`: Pods that ran when they were last reported. `again`: those at the time when its agent started again, which
+    counts them once more until `again_until_s`.
     """
 
     boot: str
     most: Mapping[str, float]
+    heard_s: float = 0.0
     running: dict[str, _Running] = dataclasses.field(default_factory=dict)
+    last: dict[str, int] = dataclasses.field(default_factory=dict)
     again: dict[str, int] = dataclasses.field(default_factory=dict)
     again_until_s: float = 0.0
 
@@ -71,7 +76,8 @@ class _Node:
         """Take in a report; return how many Pods of each class it counts that were not counted before."""
         if report.boot != self.boot:
             self.boot, self.again_until_s = report.boot, now_s + AGAIN_S
-            self.again = {name: each.pods for name, each in self.running.items()}
+            self.again, self.last = self.last, {}
+        self.heard_s = now_s
         again = self.again if now_s < self.again_until_s else {}
         new = {}
         for name, found in report.classes.items():
@@ -80,6 +86,9 @@ class _Node:
                 again[name] -= known
             new[name] = found.pods - known
             self.running[name] = _Running(found.running, now_s)
+            self.last[name] = found.running
+            if not found.running:
+                del self.last[name]
         return new
 
 
@@ -121,12 +130,11 @@ class Usages:
 
     def expire(self, *, now_ns: int, now_s: float) -> None:
         """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
-        for name, node in list(self._nodes.items()):
-            live = {name: each for name, each in node.running.items() if now_s - each.at_s < RUNNING_S and each.pods}
-            if live or now_s < node.again_until_s:
-                node.running = live
-            else:
-                del self._nodes[name]
+        self._nodes = {name: node for name, node in self._nodes.items() if now_s - node.heard_s < SILENT_MOST_S}
+        for node in self._nodes.values():
+            node.running = {
+                name: each for name, each in node.running.items() if now_s - each.at_s < RUNNING_S and each.pods
+            }
         for name, held in self._classes.items():
             if len(found := versions.settled(held)) < len(held):
                 self._classes[name] = found
