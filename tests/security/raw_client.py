@@ -58,9 +58,13 @@ class RawClient:
         self._socket.settimeout(seconds)
 
     def connect(self, *, signer: nkeys.Signer | None = None, token: str | None = None, **more: Any) -> "RawClient":
-        """Present credentials; return once the server has accepted them. Raises `Closed`."""
-        self.send(self.connect_frame(signer=signer, token=token, **more))
-        self.settle()
+        """Present credentials; return once the server has accepted them. Raises `Closed`, and is closed then."""
+        try:
+            self.send(self.connect_frame(signer=signer, token=token, **more))
+            self.settle()
+        except Closed:
+            self.close()
+            raise
         return self
 
     def connect_frame(self, *, signer: nkeys.Signer | None = None, token: str | None = None, **more: Any) -> bytes:

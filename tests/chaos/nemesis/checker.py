@@ -16,7 +16,7 @@ from tests.chaos.nemesis import history
 CREATED = 201
 # The limits of deploy/k8s, beyond which a kernel kills a service; a test holds them equal. Bytes.
 MEMORY_LIMITS = {
-    "agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 512 << 20, "auth": 256 << 20,
+    "agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 1280 << 20, "auth": 256 << 20,
 }  # fmt: skip
 # A service must stay below this share of its limit: more nodes and Pods need more memory than a run has.
 MEMORY_SHARE = 0.75

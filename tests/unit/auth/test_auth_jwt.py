@@ -88,7 +88,7 @@ def test_a_user_has_the_rights_of_the_role_until_the_token_ends() -> None:
     assert (user["pub"], user["sub"]) == ({"allow": list(allowed.publish)}, {"allow": list(allowed.subscribe)})
     assert user["resp"] == {"max": 1, "ttl": 10_000_000_000}
     assert user["allowed_connection_types"] == ["STANDARD"]
-    assert (user["payload"], user["subs"]) == (65_536, 64)
+    assert (user["payload"], user["subs"]) == (65_536, 32)
 
 
 def test_a_role_that_only_requests_may_not_reply() -> None:

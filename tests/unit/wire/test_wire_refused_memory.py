@@ -61,8 +61,10 @@ def refused_message(name: str) -> Callable[[int], None]:
     """Return what decodes a message of this kind that is refused for its unique contents."""
     kind = next(kind for kind in kinds.ALL if kind.name == name)
     tree = json.loads(kind.encode(kind.record)) if kind.is_json else msgpack.unpackb(kind.encode(kind.record))
-    writer = next(name for name in ("replica", "pod", "node") if name in tree)
-    by_class = next((name for name in ("evidence", "classes", "refused") if name in tree), None)
+    writer = next(name for name in ("replica", "pod", "node", "boot") if name in tree)
+    by_class = next(
+        (name for name in ("evidence", "classes", "refused", "flows", "claims", "events") if name in tree), None
+    )
 
     def refuse(number: int) -> None:
         unique = f"{number:08x}" * 8
@@ -82,9 +84,22 @@ def refused_message(name: str) -> Callable[[int], None]:
 
 
 # One golden message of each kind, the one with most fields.
-@pytest.mark.parametrize("name", ["advertisement-full", "subspace", "partial", "model", "decision", "roster"])
+KINDS = (
+    "advertisement-full", "subspace", "partial", "model", "usage", "pods", "traffic", "decision", "claims",
+    "heartbeat-corrections", "summary", "roster",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_refused_messages_with_unique_contents_leave_nothing(name: str, measuring: concurrent.futures.Executor) -> None:
     assert measuring.submit(kept_bytes, refused_message, name, REFUSED).result() < NOISE_BYTES
+
+
+@pytest.mark.upstream
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_million_refused_messages_leave_nothing(name: str, measuring: concurrent.futures.Executor) -> None:
+    assert measuring.submit(kept_bytes, refused_message, name, 1_000_000).result() < NOISE_BYTES
 
 
 def bad_pod(unique: str) -> dict[str, object]:
