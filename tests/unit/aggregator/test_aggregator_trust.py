@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from carico_aggregator import evidence, members, model, trust
 from carico_core.domain import messages
+from carico_core.wire import fields
 from tests.unit.aggregator import reports
 from tests.unit.wire import strategies
 
@@ -80,6 +81,17 @@ def test_classes_invented_by_one_node_come_after_those_that_run() -> None:
     assert made_of([*honest(), report("busy", 1.0, evidence=busy)]).evidence[PI].pods == 130
     denser = [report(f"dense-{pods}", 1.0, evidence={PI: told(1.0, pods=pods)}) for pods in (250, 200)]
     assert made_of([*honest(), *denser]).evidence[PI].pods == 470
+
+
+def test_a_tenant_with_many_classes_leaves_others_theirs() -> None:
+    many = [
+        {f"Job/many/{node}-{number}": told(1.0, pods=5) for number in range(messages.REPORTED_MOST)}
+        for node in range(9)
+    ]
+    found, doubted = evidence.fuse([{PI: told(1.0, pods=1)}, *many])
+    assert len(found) == fields.CLASSES_MAX
+    assert found[PI].pods == 1
+    assert not doubted
 
 
 def test_each_class_and_dimension_is_judged_by_itself() -> None:

@@ -70,3 +70,14 @@ def test_a_class_has_a_printable_name(text: str) -> None:
     for pod in (objects.make_pod(image=text), owned(text, "pi"), owned("Job", text)):
         found = names.class_of(pod)
         assert found.isprintable() and "\ufffd" in found, "else every reader of the bus would refuse the message"
+
+
+def test_of_too_many_classes_each_namespace_keeps_some() -> None:
+    pods = {f"Job/many/{number:03}": 9 for number in range(600)} | {"Job/shop/web": 1, "Job/shop/cart": 2, "*": 3}
+    kept = names.largest(pods, 512)
+    assert len(kept) == 512 and {"Job/shop/web", "Job/shop/cart", "*"} <= set(kept)
+    # While all have room, and among those of one namespace, only Pods count.
+    assert names.largest(pods, 1000) == sorted(pods, key=lambda name: (-pods[name], name))
+    assert names.largest({"Job/a/x": 1, "Job/a/y": 2, "Job/a/z": 2}, 2) == ["Job/a/y", "Job/a/z"]
+    # What no longer runs makes room for what does, whoever's it is.
+    assert names.largest({"Job/a/x": 2, "Job/a/y": 1, "Job/b/z": 0}, 2) == ["Job/a/x", "Job/a/y"]

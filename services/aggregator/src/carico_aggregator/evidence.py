@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from carico_aggregator import trust
-from carico_core.domain import messages
+from carico_core.domain import messages, names
 from carico_core.wire import fields
 
 # A node's lifetimes count like so many ended Pods at most: as many as agents keep (`population.KEPT`).
@@ -36,7 +36,7 @@ def fuse(
     """Return class -> fused measurements, and the indices of the reports of which something was left out.
 
     Pods are summed. Whatever single nodes report, the result is within the bounds that readers of the model check: of
-    too many classes, those with most Pods are kept.
+    too many classes, those with most Pods are kept, and some of each namespace.
     """
     by_class: dict[str, _Measured] = {}
     running: list[int] = []
@@ -105,8 +105,8 @@ def _fuse_lifetimes(found: Sequence[messages.Estimate]) -> messages.Estimate | N
 
 
 def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str, messages.ClassEvidence]:
-    """Return the `count` classes with most Pods, ordered by name."""
-    kept = sorted(found, key=lambda name: (-found[name].pods, name))[:count]
+    """Return the `count` classes with most Pods, ordered by name; each namespace has as many as any with more."""
+    kept = names.largest({name: each.pods for name, each in found.items()}, count)
     return {name: found[name] for name in sorted(kept)}
 
 
@@ -119,10 +119,10 @@ def _fuse_dimensions(
     for named, count in together.items():
         counts.update(dict.fromkeys(named, count))
     # Nodes agree on few dimensions; invented ones must not get the model refused.
-    names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
+    dims = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
     fused = {}
     doubted: set[int] = set()
-    for name in sorted(names):
+    for name in sorted(dims):
         said = [each[name] for each in found if name in each]
         means = np.array([each.mean for each in said])
         kept = trust.among(means)

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from carico_core.domain import errors, messages
 from carico_core.numerics import subspace
 
-# An agent holds 16 classes (`population.CLASSES_HELD`): room for others' agents.
-CLASSES_MOST = 64
 # The largest Pod limit that an agent takes.
 PODS_MOST = 1000
 # A cost further from the median than this factor is left out. In all scenarios of the twin honest nodes are within 4;
@@ -40,8 +38,9 @@ def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -
         return _out_of_range("u, sigma", f"got a Gram matrix with {largest:.4g}, expected shares: at most 1")
     if not found.evidence:
         return None
-    if len(found.evidence) > CLASSES_MOST:
-        return _out_of_range("evidence", f"got {len(found.evidence)} classes, expected at most {CLASSES_MOST}")
+    if len(found.evidence) > messages.REPORTED_MOST:
+        detail = f"got {len(found.evidence)} classes, expected at most {messages.REPORTED_MOST}"
+        return _out_of_range("evidence", detail)
     pods, dims = 0, found.dims
     full: list[float] = found.scale.tolist()
     for name, each in found.evidence.items():

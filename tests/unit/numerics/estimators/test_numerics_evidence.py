@@ -60,6 +60,10 @@ class Node:
         assert found is not None
         return found
 
+    def starts(self, uid: str, name: str) -> None:
+        """A Pod more runs from now on."""
+        self._pods = {**self._pods, uid: name}
+
     def leave(self, *, own: float, seconds: int) -> base.CapacityEstimate:
         """The estimate once its Pods have been gone for so long, and it uses this share of its memory by itself."""
         self._pods, self._held, self._own = {}, lambda age_s: 0.0, np.array([0.02, own])
@@ -99,6 +103,19 @@ def test_what_a_running_pod_holds_is_reported_once_it_has_been_stable_for_a_whil
     mean, variance = node.evidence(80.0)["server"]["memory"]
     assert mean == pytest.approx(GIB, rel=0.01)
     assert variance < (0.05 * GIB) ** 2
+
+
+def test_a_node_with_many_classes_reports_as_many_as_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aggregator refuses a report with more, and with it all that the node says."""
+    monkeypatch.setattr(messages, "REPORTED_MOST", 6)
+    pods = {f"pod-{number}": f"Job/many/{number}" for number in range(9)}
+    node = Node(held=lambda age_s: GIB / 16)
+    for uid, name in {**pods, "other": "Job/shop/web"}.items():
+        node.starts(uid, name)
+        found = node.estimate(node.age_s + 3.0)
+    assert len(found.cost_plus or {}) > 10
+    assert len(found.evidence or {}) == 6
+    assert "Job/shop/web" in (found.evidence or {})
 
 
 def test_a_lone_pod_tells_what_it_uses_before_a_short_job_ends() -> None:

@@ -6,7 +6,7 @@ Step numbers refer to the design, section 7.
 import math
 from collections.abc import Mapping, Sequence
 
-from carico_core.domain import messages
+from carico_core.domain import messages, names
 from carico_core.numerics import arrays
 from carico_core.numerics.estimators import base
 from carico_core.numerics.estimators.footprint import (
@@ -148,7 +148,7 @@ class Footprint:
             headroom=dict(zip(dims, headroom, strict=True)),
             cost_plus={name: dict(zip(dims, costs, strict=True)) for name, costs in plus.items()},
             limit=limit,
-            evidence=self._evidence() or None,
+            evidence=self._evidence(counted) or None,
             class_pods=dict(counted),
             lifetimes_s=self._pods.lifetimes.means_s() or None,
             guessed=frozenset(name for name, count in counted.items() if count and not self._is_measured(name)),
@@ -247,14 +247,18 @@ class Footprint:
         ]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
-    def _evidence(self) -> dict[str, dict[str, base.Evidence]]:
+    def _evidence(self, counted: Mapping[str, int]) -> dict[str, dict[str, base.Evidence]]:
         found: dict[str, dict[str, base.Evidence]] = {}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
             for name in self._pods.classes:
                 evidence = self._evidence_of(each, name)
                 if evidence is not None:
                     found.setdefault(name, {})[dim] = evidence
-        return found
+        if len(found) <= messages.REPORTED_MOST:
+            return found
+        # Here, so that the node subtracts from the cluster's evidence what it has told, and no more.
+        kept = names.largest({name: counted.get(name, 0) for name in found}, messages.REPORTED_MOST)
+        return {name: found[name] for name in kept}
 
     def _evidence_of(self, each: class_costs.ClassCosts, name: str) -> base.Evidence | None:
         known = self._pods.lifetimes
