@@ -90,6 +90,18 @@ def test_claims_on_a_node_that_does_not_exist_change_nothing() -> None:
     objects.run_fast(main())
 
 
+def test_claims_on_what_is_no_name_of_a_node_end_no_member() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        subject = subjects.claim("node-0").replace("node-0", "Node 0")
+        made.hub.claims[subject] = buses.Kept(subject=subject, payload=b"{}", seq=next(made.hub.claim_seq))
+        await ready(made)
+        assert len(await bound_to(made, "pod")) == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_claims_of_all_that_a_node_has_for_pods_that_do_not_exist_end_with_their_lease() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=100.0)

@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_scheduler.sharing import heartbeats, membership
+from carico_scheduler.sharing import corrections, heartbeats, membership
 from carico_scheduler.sharing.claims import janitor, ledger, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
@@ -78,6 +78,29 @@ def test_the_share_of_a_member_that_is_killed_is_taken_within_2_s() -> None:
         assert 0 < len(made.kube.binds) < 30
         await asyncio.sleep(heartbeats.ALIVE_S + 0.3)
         assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_pod_has_waited_with_whichever_member_decided_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each member keeps its own Pods.
+    monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=0.0)
+        await run_pods(made, 20)
+        began_s = made.clock.monotonic_s()
+        await asyncio.sleep(100.0)
+        shares = [len(one.state.queue) for one in made.engines]
+        made.connections[2].is_cut = True
+        await asyncio.sleep(2.0 * heartbeats.ALIVE_S)
+        left = [each for one in made.engines[:2] for each in one.state.queue]
+        assert len(left) == 20 > sum(shares[:2]) > 0
+        assert all(abs(each.since_s - began_s) < 0.5 for each in left)
+        late_s = [each.late_s for each in left if each.late_s is not None]
+        assert len(late_s) == shares[2]
+        assert all(100.0 < each < 103.0 for each in late_s)
         await made.stop()
 
     objects.run_fast(main())

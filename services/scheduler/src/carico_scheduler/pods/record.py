@@ -95,6 +95,8 @@ class Record:
     waiting: queue.Waiting | None = None
     # The number of its newest decision; 0 before the first.
     attempt: int = 0
+    # Since when it has waited for this scheduler or for one that shares the work with it (monotonic); None: it has not.
+    since_s: float | None = None
 
     @property
     def is_placed(self) -> bool:

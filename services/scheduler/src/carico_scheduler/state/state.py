@@ -235,18 +235,20 @@ class State(node_state.NodeState):
             self._share(record, now_s)
 
     def share(self, uid: str, since_s: float, now_s: float) -> None:
-        """Do the same with one Pod, which has waited since then, with another scheduler until now."""
+        """Do the same with one Pod, which has waited since then at least."""
         record = self.records.find(uid)
         if record is None:
             return
-        before = record.waiting
-        self._share(record, since_s)
-        if record.waiting is not None and record.waiting is not before:
-            record.waiting.late_s = now_s - since_s
+        record.since_s = since_s if record.since_s is None else min(record.since_s, since_s)
+        self._share(record, now_s)
 
-    def _share(self, record: records.Record, since_s: float) -> None:
-        if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
-            self._enqueue(record, record.pod, since_s)
+    def _share(self, record: records.Record, now_s: float) -> None:
+        if record.pod is None or record.pod.node_name is not None or record.state not in _UNDECIDED:
+            return
+        before = record.waiting
+        self._enqueue(record, record.pod, now_s)
+        if record.waiting is not None and record.waiting is not before:
+            record.waiting.late_s = now_s - record.waiting.since_s
 
     def _open(self, uid: str, attempt: int) -> records.Record | None:
         """Return the record of a Pod while the outcome of this decision is not known."""
@@ -287,7 +289,9 @@ class State(node_state.NodeState):
         wanted = records.WAITING if self._is_ours(pod) else records.OTHERS
         if record.state is not wanted:
             self._step(record, wanted)
-        if wanted is records.WAITING and self.queue.offer(pod, now_s):
+        is_waiting = records.is_ours(pod, self.fleet.policy.names)
+        record.since_s = (now_s if record.since_s is None else record.since_s) if is_waiting else None
+        if wanted is records.WAITING and self.queue.offer(pod, now_s if record.since_s is None else record.since_s):
             record.waiting = self.queue.find(pod.uid)
 
     def _step(self, record: records.Record, after: records.PodState) -> None:

@@ -289,7 +289,11 @@ class _Sent(NamedTuple):
 
 def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.NodeClaims | None:
     """Enter a stored message into the ledger; return None if it cannot be read."""
-    node = subjects.node_of(kept.subject)
+    try:
+        node = subjects.node_of(kept.subject)
+    except errors.BadName:
+        # There is no such node, so that its claims count nowhere.
+        return None
     try:
         found = wire.decode_claims(kept.payload, subject=kept.subject)
     except errors.MessageError:
