@@ -22,7 +22,7 @@ class Server:
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
-    async def get(self, path: str, **parameters: str) -> Any:
+    async def get(self, path: str, **parameters: str | int) -> Any:
         """The data of an answer of its API. Raises `OSError` where it does not answer, or refuses."""
         return await asyncio.to_thread(self._get, f"{self._url}{path}?{urllib.parse.urlencode(parameters)}")
 
@@ -51,14 +51,15 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def running(config: pathlib.Path, data: pathlib.Path) -> AsyncIterator[Server]:
+async def running(config: pathlib.Path, data: pathlib.Path, *flags: str) -> AsyncIterator[Server]:
     """A Prometheus with this configuration, ended when it is left."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with (data.parent / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             debian.unpacked(observe.PROMETHEUS)["prometheus"], f"--config.file={config}", f"--storage.tsdb.path={data}",
-            f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn", stdout=log, stderr=log,
+            f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn", *flags,
+            stdout=log, stderr=log,
         )  # fmt: skip
         try:
             server = Server(port)

@@ -33,11 +33,11 @@ def dashboard(path: pathlib.Path) -> dict[str, Any]:
     return found
 
 
-def queries(path: pathlib.Path) -> Iterator[tuple[str, str]]:
+def queries(path: pathlib.Path, *, rate_interval: str = "1m") -> Iterator[tuple[str, str]]:
     """(title of the panel, PromQL) of each query of a dashboard, with what Grafana puts in put in."""
     for panel in dashboard(path)["panels"]:
         for target in panel.get("targets", []):
-            text = target["expr"].replace("$__rate_interval", "1m")
+            text = target["expr"].replace("$__rate_interval", rate_interval)
             yield panel["title"], re.sub(r"\$(node|instance)", ".*", text)
 
 
