@@ -1,6 +1,9 @@
 """One replica fed with whatever may arrive: it counts, drops and goes on."""
 
+import asyncio
 import dataclasses
+import itertools
+import time
 
 import numpy as np
 import orjson
@@ -172,6 +175,20 @@ async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     assert [line["event"] for line in said] == [
         "continuing from the stored model" if is_followed else "message dropped"
     ]
+
+
+async def test_lists_asked_for_without_end_leave_time_for_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica, took_s, at_s = Replica(), 0.01, list[float]()
+
+    def entries(now_s: float) -> tuple[messages.Entry, ...]:
+        at_s.append(asyncio.get_running_loop().time())
+        time.sleep(took_s)
+        return ()
+
+    monkeypatch.setattr(replica.app.members, "entries", entries)
+    ask = app.answers(replica.app, clock=replica.clock)["nodes.list"]
+    assert await asyncio.gather(*(ask(b"") for _ in range(3))) == [b"[]"] * 3
+    assert all(after - before >= app.LIST_REST * took_s for before, after in itertools.pairwise(at_s))
 
 
 async def test_a_follower_answers_with_the_leaders_model() -> None:

@@ -31,6 +31,8 @@ EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
 # Five requests to the server each time; scrapes are less frequent.
 LOOK_EVERY_S = 5.0
+# Of lists of all nodes, as a multiple of the time that the last one took: who asks without end gets a tenth of all.
+LIST_REST = 9.0
 
 
 class Aggregator:
@@ -240,7 +242,7 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
             raise errors.CaricoError("no model yet: no agent has reported")
         return wire.model_as_json(aggregator.last)
 
-    async def list_nodes(_: bytes) -> bytes:
+    async def nodes() -> bytes:
         entries = aggregator.members.entries(clock.monotonic_s())
         return orjson.dumps(
             [
@@ -250,7 +252,10 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
             ]
         )  # fmt: skip
 
-    turns = tasks.OneAtATime(rest=kept.REST)
+    lists, turns = tasks.OneAtATime(rest=LIST_REST), tasks.OneAtATime(rest=kept.REST)
+
+    async def list_nodes(_: bytes) -> bytes:
+        return await lists.take(nodes)
 
     async def recommend(question: bytes) -> bytes:
         async def work() -> bytes:
