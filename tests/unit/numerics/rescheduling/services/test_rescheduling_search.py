@@ -58,6 +58,15 @@ def test_a_placement_keeps_its_limit_and_every_constraint(limit: int) -> None:
     assert (answer.gain > affinity.local(problem, affinity.counts(problem, problem.home))) == (limit > 0)
 
 
+@pytest.mark.parametrize("seed", [6, 8, 18, 37, 58])
+def test_a_search_that_has_moved_some_too_many_takes_them_back(seed: int) -> None:
+    """Else none of what it found would keep the limit, and it would answer that nothing is to move."""
+    problem = affinity_problems.random_problem(seed, services=24, machines=2, most=1, pairs=40, full=0.87)
+    answer = found(problem, limit=14)
+    assert 0 < answer.moved <= 14
+    assert answer.gain > affinity.local(problem, affinity.counts(problem, problem.home)) + 0.01
+
+
 def test_without_traffic_nothing_moves() -> None:
     free = affinity_problems.random_problem(1)
     silent = affinity.Problem(

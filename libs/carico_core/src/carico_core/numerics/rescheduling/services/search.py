@@ -24,8 +24,10 @@ class Schedule:
     block: proposals between two looks at the clock and at the limit of moves.
     price: what a moved container costs at first, times the limit of moves: all moves together cost this share of the
     traffic. It follows the number of moved containers: times exp(x (moved - limit) / limit), x being `follow` for each
-    proposal or `follow_all` for a whole start, whichever is more. starts: how often the search starts from the present
-    placement, one after the other. kept_from: the share of a start after which the limit binds and placements count.
+    proposal or `follow_all` for a whole start, whichever is more. least_price: it does not fall below that, in units of
+    the temperature. starts: how often the search starts from the present placement, one after the other. kept_from: the
+    share of a start after which the limit binds and placements count. rise: how fast the price rises until one counts,
+    times exp(rise) for a whole start: at low temperatures, some moves too many would stay too many to the end.
     heavy_until: the share of a start up to which pairs are drawn as often as they have traffic, and nothing goes home.
     """
 
@@ -36,8 +38,10 @@ class Schedule:
     price: float = 0.35
     follow: float = 0.03 / 2000.0
     follow_all: float = 100.0
+    least_price: float = 1e-4
     starts: int = 1
     kept_from: float = 0.7
+    rise: float = 60.0
     heavy_until: float = 0.0
     mix: moves.Mix = dataclasses.field(default_factory=moves.Mix)
 
@@ -94,7 +98,8 @@ def search(
     drawn: moves.Draws | None = None
     for number in range(schedule.starts if limit else 0):
         state = start.place(problem, fixed, problem.home)
-        price = schedule.price / limit if limit < problem.containers else 0.0
+        has_limit, is_kept = limit < problem.containers, False
+        price = schedule.price / limit if has_limit else 0.0
         share = progress(made) * schedule.starts - number
         while share < 1.0:
             binds, is_early = share >= schedule.kept_from, share < schedule.heavy_until
@@ -112,11 +117,15 @@ def search(
             )
             made += block
             moved = int(state.tally[0])
+            is_kept = is_kept or (binds and moved <= limit)
             if binds and moved <= limit and state.gain[0] > best.gain:
                 best = Found(where=state.where.copy(), gain=float(state.gain[0]), moved=moved, proposals=made)
             before, share = share, progress(made) * schedule.starts - number
-            follow = max(schedule.follow * block, schedule.follow_all * (share - before))
-            price *= math.exp(min(follow * (moved - limit) / limit, 1.0))
+            follow = max(schedule.follow * block, schedule.follow_all * (share - before)) * (moved - limit) / limit
+            if binds and not is_kept:
+                follow = max(follow, schedule.rise * (share - before))
+            price *= math.exp(min(follow, 1.0))
+            price = max(price, schedule.least_price * unit) if has_limit else 0.0
     return dataclasses.replace(best, proposals=made)
 
 
