@@ -157,6 +157,8 @@ async def test_pods_that_are_not_to_be_placed_say_why() -> None:
     assert "'default-scheduler'" in theirs["why"]
     assert theirs["why"].endswith("created with `schedulerName: carico`")
     assert (await desk.ask("pod.explain", pod="there"))["node"] == "node-0"
+    desk.state.put_pod(objects.make_pod("mistyped", scheduler_name="caricoo"), NOW_S)
+    assert "'caricoo' (did you mean carico?);" in (await desk.ask("pod.explain", pod="mistyped"))["why"]
 
 
 async def test_a_scheduler_of_several_names_reports_them() -> None:

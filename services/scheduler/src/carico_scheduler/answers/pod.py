@@ -126,7 +126,9 @@ def _why(
             return "a node is chosen; the API has not confirmed it yet"
         case Standing.ELSEWHERE:
             named = " or ".join(f"`schedulerName: {name}`" for name in known.names)
-            return f"it names scheduler {pod.scheduler_name!r}; CARICO places Pods that are created with {named}"
+            near = names.nearest(pod.scheduler_name, known.names, most=1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            return f"it names scheduler {pod.scheduler_name!r}{meant}; CARICO places Pods that are created with {named}"
         case Standing.GATED:
             return f"not scheduled until its scheduling gates are removed: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:
