@@ -510,6 +510,19 @@ async def test_every_width_is_readable(page: browsers.Page, stage: web_site.Stag
     assert small == []
 
 
+@pytest.mark.parametrize("opens", ["", "#node/node-3"])
+async def test_neither_column_is_empty_below_the_fold(page: browsers.Page, stage: web_site.Stage, opens: str) -> None:
+    await opened(page, stage, opens)
+    await expect(page.locator("#panel canvas").first).to_be_visible(timeout=WITHIN_MS)
+    await expect(page.locator("#fan")).to_be_visible(timeout=WITHIN_MS)
+    columns = await page.evaluate(
+        "Object.values([...document.querySelectorAll('main > .card')].map((e) => e.getBoundingClientRect())"
+        ".reduce((ends, { left, bottom }) => ({ ...ends, [left]: Math.max(ends[left] || 0, bottom) }), {}))"
+    )
+    assert len(columns) == 2
+    assert min(columns) > 0.7 * max(columns), columns
+
+
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 async def test_the_page_has_contrast_and_accessible_names(
     page: browsers.Page, stage: web_site.Stage, scheme: str
