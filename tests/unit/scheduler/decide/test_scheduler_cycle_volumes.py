@@ -1,5 +1,7 @@
 """Pods whose volumes are chosen together with their nodes, several in one cycle."""
 
+import asyncio
+import dataclasses
 import random
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from carico_core.domain import constraints, gangs, selectors, storage
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
+from carico_scheduler.nodes import storage as storages
 from carico_scheduler.rules import policy
 from carico_scheduler.state.state import State
 from tests.unit.scheduler import objects
@@ -59,6 +62,15 @@ class Desk:
         member = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(len(claims)))
         for index, claim in enumerate(claims):
             self.pod(f"g-{index}", claim, of, gang=member)
+
+    def made(self, name: str, claim: str) -> None:
+        """The API shows a volume that was made for a claim."""
+        reference = storage.ClaimRef(namespace="default", name=claim, uid=f"u-{claim}")
+        self.volume(name, NODES[0])
+        found = self.known.volumes.find(name)
+        assert found is not None
+        self.known.volumes.put(("", name), dataclasses.replace(found, claim=reference, is_available=False))
+        self.state.volume_changed(name)
 
     def run(self, most: int = 1000) -> dict[str, str]:
         """Run one cycle, reserve what it has placed, and return the node of each Pod."""
@@ -113,3 +125,54 @@ def test_one_cycle_places_what_a_cycle_for_each_pod_places(
             placed |= desk.run(most)
         found.append((placed, desk.known._kept, desk.known._chosen))
     assert found[0] == found[1]
+
+
+def test_a_change_of_one_claim_wakes_no_pod_that_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 150 Pods that wait for their volumes, each change of one woke all of them: .4 s, and 20 s with 1,000."""
+
+    class Api:
+        async def request(self, method: str, path: str, **more: Any) -> Any:
+            """Do nothing."""
+
+    looked: list[str] = []
+    never_bound = storages.Storage.never_bound
+
+    def counted(self: storages.Storage, uses: tuple[constraints.VolumeClaimUse, ...]) -> str | None:
+        looked.extend(each.name for each in uses)
+        return never_bound(self, uses)
+
+    async def main() -> None:
+        desk = Desk()
+        binding = volume_binding.VolumeBinding(Api(), desk.state.fleet)
+        desk.state.on_volumes = binding.notify
+        for name in "abc":
+            desk.pod(f"p-{name}", name, MADE)
+        placed = desk.cycle.run(desk.state.fleet.snapshot(1.0), desk.state.queue, most=9).placed
+        steps = [binding.preparation(each.waiting.pod, each.row, may_write=lambda: True) for each in placed]
+        tasks = [asyncio.ensure_future(step()) for step in steps if step is not None]
+
+        async def woken() -> list[str]:
+            await asyncio.sleep(0.1)
+            found, looked[:] = sorted(looked), []
+            return found
+
+        assert await woken() == ["a", "b", "c"]
+        desk.state.volumes_changed(("default", "b"))
+        assert await woken() == ["b"]
+        desk.made("v", "c")
+        assert await woken() == ["c"]
+        desk.volume("free", NODES[1])
+        desk.state.volume_changed("free")
+        assert await woken() == []
+        desk.known.volumes.remove(("", "v"))
+        desk.state.volume_changed("v")
+        assert await woken() == ["a", "b", "c"]
+        await asyncio.sleep(volume_binding.CHECK_EVERY_S)
+        assert await woken() == ["a", "b", "c"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not binding._waiting
+
+    monkeypatch.setattr(storages.Storage, "never_bound", counted)
+    objects.run_fast(main())

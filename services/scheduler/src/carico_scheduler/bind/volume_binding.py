@@ -6,7 +6,7 @@ selected-node, and the controllers do the rest. Meanwhile the Pod keeps its rese
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from carico_core.domain import cluster, constraints, errors
 from carico_core.domain import storage as objects
@@ -26,18 +26,23 @@ class NotBound(errors.CaricoError):
 
 
 class VolumeBinding:
-    """Binds claims through the API; `fleet` mirrors them, and `notify` is called when the mirror has changed."""
+    """Binds claims through the API; `fleet` mirrors them, and `notify` is called when the mirror has changed.
+
+    A thousand Pods may wait for their claims at the same time: a change of one claim does not wake the others.
+    """
 
     def __init__(self, api: api_actions.Api, fleet: fleets.Fleet) -> None:
         self._api = api
         self._fleet = fleet
         self._known = fleet.storage
-        self._changed = asyncio.Event()
+        # What wakes the Pods that wait for a claim.
+        self._waiting: dict[storage.Key, set[asyncio.Event]] = {}
 
-    def notify(self) -> None:
-        """Note that a claim, volume or storage class has changed."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def notify(self, claim: storage.Key | None = None) -> None:
+        """Note that a claim or its volume has changed; None: any of them may have."""
+        for key in list(self._waiting) if claim is None else (claim,):
+            for each in self._waiting.get(key, ()):
+                each.set()
 
     def preparation(
         self, pod: cluster.Pod, row: snapshot.NodeRow, *, may_write: Callable[[], bool]
@@ -63,7 +68,8 @@ class VolumeBinding:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._ask(plan, node, may_write)
-                await self._until_bound(uses, plan, node, may_write)
+                with self._woken_by(uses) as changed:
+                    await self._until_bound(uses, plan, node, may_write, changed)
             self._check_reachable(uses, node)
         except TimeoutError as error:
             raise NotBound(f"claims not bound within {TIMEOUT_S:g} s") from error
@@ -89,8 +95,9 @@ class VolumeBinding:
         await self._api.request("PATCH", path, body=body, content_type=api_actions.MERGE_PATCH)
 
     async def _until_bound(
-        self, uses: tuple[constraints.VolumeClaimUse, ...], plan: storage.Plan, node: str, may_write: Callable[[], bool]
-    ) -> None:
+        self, uses: tuple[constraints.VolumeClaimUse, ...], plan: storage.Plan, node: str,
+        may_write: Callable[[], bool], changed: asyncio.Event,
+    ) -> None:  # fmt: skip
         asked = {claim.uid for claim in plan.make if claim.selected_node == node}
         # The watch of volumes may lag behind that of claims.
         while not self._known.are_bound(uses) or len(self._known.bound_volumes(uses)) < len(uses):
@@ -107,7 +114,22 @@ class VolumeBinding:
                 raise NotBound("no longer needed: the Pod is gone or bound, or another scheduler may lead by now")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):
-                    await self._changed.wait()
+                    await changed.wait()
+            changed.clear()
+
+    @contextlib.contextmanager
+    def _woken_by(self, uses: Iterable[constraints.VolumeClaimUse]) -> Iterator[asyncio.Event]:
+        """Yield an event that is set whenever one of these claims or its volume has changed."""
+        changed, keys = asyncio.Event(), {(use.namespace, use.name) for use in uses}
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            for key in keys:
+                self._waiting[key].discard(changed)
+                if not self._waiting[key]:
+                    del self._waiting[key]
 
     def _check_reachable(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str) -> None:
         """Raise `NotBound` if a volume cannot be used from the node: a claim may have got another one than planned.

@@ -40,8 +40,8 @@ class NodeState:
         self.reservations = reservations.Reservations(policy.release)
         self.queue = queues.Queue(rng, demand_of)
         self.heard: dict[str, Heard] = {}
-        # Called when a claim, volume or storage class has changed.
-        self.on_volumes: Callable[[], None] = lambda: None
+        # Called when a claim or its volume has changed, with the claim; None: any of them may have.
+        self.on_volumes: Callable[[tuple[str, str] | None], None] = lambda claim: None
         self._strangers: dict[str, None] = {}
 
     def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
@@ -114,7 +114,16 @@ class NodeState:
             return any(claim is None or (use.namespace, use.name) == claim for use in uses)
 
         self.queue.unpark_if(may_help)
-        self.on_volumes()
+        self.on_volumes(claim)
+
+    def volume_changed(self, name: str) -> None:
+        """Try Pods that wait for volumes again: this one has changed, or is gone."""
+        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
+        volume = self.fleet.storage.volumes.find(name)
+        if volume is None:
+            self.on_volumes(None)
+        elif volume.claim is not None:
+            self.on_volumes((volume.claim.namespace, volume.claim.name))
 
     def helped_by(
         self, node: str, is_freed: Callable[[demands.Demand], bool] = lambda _: True
