@@ -92,6 +92,23 @@ async def serve_web(made: rescheduler_site.Site, name: str, *, bytes_per_s: int,
         await asyncio.sleep(10.0)
 
 
+def test_events_that_come_a_moment_later_end_no_plan() -> None:
+    """A move has ended before the informer has shown that its old Pod goes: not in the middle of a rollout."""
+
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            rescheduler = made.start("a", "--every-s", "60")
+            loop, table = asyncio.get_running_loop(), rescheduler.known.pods
+            put, remove = table.put, table.remove
+            table.put = lambda *event: loop.call_later(1.0, put, *event)  # type: ignore[method-assign, assignment]
+            table.remove = lambda key: loop.call_later(1.0, remove, key)  # type: ignore[method-assign, assignment]
+            await asyncio.sleep(100.0)
+            assert (made.on("node-a"), made.on("node-b")) == (6, 3)
+            assert rescheduler.metrics.value("withdrawn_moves_total", {"reason": "rollout"}) is None
+
+    objects.run_fast(main())
+
+
 def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:

@@ -21,7 +21,7 @@ from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision, generator, planning
 
-# How soon the Pod that a move has created is known to have its place, and how often that is looked at.
+# How soon informers show that a move has ended, and how often that is looked at.
 SEEN_S = 10.0
 LOOK_EVERY_S = 1.0
 # Why a planned move is not begun, besides `movable.Stays` and `decision.Left.SCHEDULER`.
@@ -141,8 +141,8 @@ class Planner:
         pod = await self._followed(move, before[-1].successor if before else move.pod.pod.name)
         if pod is None:
             return Withdrawn(reason=GONE, detail=f"{move.pod.pod.key} is gone")
-        # One on its way to another node is as young as its last step.
-        skipped = self._judge(is_on_its_way=bool(before)).why_not(pod)
+        is_after_another = any(each.owner == pod.controller for each in made)
+        skipped = await self._why_not(pod, is_on_its_way=bool(before), within_s=SEEN_S if is_after_another else 0.0)
         if skipped is not None:
             return Withdrawn(reason=skipped.why.value, detail=f"{pod.pod.key}: {skipped.detail}")
         found = dataclasses.replace(move, pod=pod)
@@ -167,6 +167,19 @@ class Planner:
                 return pod
             if self._parts.clock.monotonic_s() >= until_s:
                 return None
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _why_not(
+        self, pod: objects.KnownPod, *, is_on_its_way: bool, within_s: float
+    ) -> movable.Skipped | None:  # fmt: skip
+        """Return why a Pod may not move now; within so many seconds, its controller's Pods may come to rest."""
+        until_s = self._parts.clock.monotonic_s() + within_s
+        while True:
+            # One on its way to another node is as young as its last step.
+            skipped = self._judge(is_on_its_way=is_on_its_way).why_not(pod)
+            is_rolling = skipped is not None and skipped.why is movable.Stays.ROLLOUT
+            if not is_rolling or self._parts.clock.monotonic_s() >= until_s:
+                return skipped
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _refusal(self, move: decision.Move, *, within_s: float) -> scheduler.Refusal | None:
