@@ -193,6 +193,8 @@ class Scheduler:
             left += await self.extender.binder.drain(self._settings.stop_timeout_s)
         if not left:
             await self.leadership.release()
+        if self.engine.member is not None:
+            await self.engine.member.withdraw()
         return left
 
     def _make_member(self, one: engine.Engine) -> member.Member:

@@ -9,6 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_scheduler.engine import engine
 from carico_scheduler.sharing import corrections, heartbeats, membership
 from carico_scheduler.sharing.claims import janitor, ledger, stream
 from tests.unit.scheduler import objects, world
@@ -78,6 +79,42 @@ def test_the_share_of_a_member_that_is_killed_is_taken_within_2_s() -> None:
         assert 0 < len(made.kube.binds) < 30
         await asyncio.sleep(heartbeats.ALIVE_S + 0.3)
         assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("after_s", [0.054, 0.06, 0.066, 0.072])
+def test_a_member_that_is_stopped_leaves_no_claims_of_binds_that_it_did_not_send(after_s: float) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=10.0)
+        made.pod_s = (1000.0, 1000.0)
+        works: list[list[asyncio.Task[None]]] = []
+        start_engine = made.start_engine
+
+        def start(one: engine.Engine) -> list[asyncio.Task[None]]:
+            works.append(start_engine(one))
+            return works[-1]
+
+        made.start_engine = start  # type: ignore[method-assign]
+        await run_pods(made, 0, nodes=4)
+        uids = [made.create_pod(f"pod-{index}") for index in range(40)]
+        await asyncio.sleep(after_s)
+        for task in works[1]:
+            task.cancel()
+        await asyncio.gather(*works[1], return_exceptions=True)
+        made._tasks = [task for task in made._tasks if task not in works[1]]
+        stopped, other = (one.member for one in reversed(made.engines))
+        assert stopped is not None
+        assert other is not None
+        await stopped.leave()
+        await made.engines[1].binder.drain(5.0)
+        assert [
+            claim for _, claim in other.ledger.counted(made.clock.monotonic_s()) if claim.scheduler != "scheduler-0"
+        ]
+        await stopped.withdraw()
+        await asyncio.sleep(3.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1), "there is room for no Pod twice"
         await made.stop()
 
     objects.run_fast(main())

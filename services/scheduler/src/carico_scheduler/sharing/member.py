@@ -6,11 +6,12 @@ member has handed over (`corrections`).
 """
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from carico_core.domain import cluster, messages
+from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
@@ -133,6 +134,14 @@ class Member:
         """Commit nothing more, and let the others take over the share at once."""
         self._ready.is_leaving = True
         await self._membership.leave()
+
+    async def withdraw(self) -> None:
+        """Withdraw the claims of binds that were not sent, once none is under way: others decide on their Pods now."""
+        nodes = self._own.end_unsent() | set(self.ledger.voided())
+        if self._stream.epoch is not None and nodes:
+            with contextlib.suppress(errors.BusError):
+                # Else the janitor ends them.
+                await self._commits.withdraw(sorted(nodes), self._stream.epoch)
 
     def held(self) -> Iterator[tuple[str, demands.Demand]]:
         """Yield (node, demand) of the room that others have claimed and this member's own state does not count yet."""

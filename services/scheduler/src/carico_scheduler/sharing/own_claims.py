@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from carico_core.domain import messages
 from carico_scheduler.bind import binder
+from carico_scheduler.pods import record as records
 from carico_scheduler.sharing import corrections, tally
 from carico_scheduler.sharing import parts as member_parts
 from carico_scheduler.sharing.claims import claiming, commits
@@ -94,6 +95,17 @@ class OwnClaims:
         self._ledger.note_ended(claim)
         if self._ledger.void(node, claim):
             self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
+
+    def end_unsent(self) -> set[str]:
+        """End the claims of binds that were given up before they were sent; return their nodes. No bind follows."""
+        ended = set()
+        for bind, claim in self._made.items():
+            record = self._state.records.find(claim.uid)
+            if record is not None and record.state is records.ASSUMED and claim.uid not in self._doubtful:
+                self._ledger.note_ended(claim)
+                self._ledger.void(bind.node, claim)
+                ended.add(bind.node)
+        return ended
 
     def keep(self, uid: str) -> None:
         """Withdraw no claim of a Pod any more: a bind by one of them may still arrive. The janitor ends them."""

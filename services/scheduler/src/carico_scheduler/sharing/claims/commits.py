@@ -129,6 +129,23 @@ class Commits:
                     _lose(request, "unanswered", "the commit was interrupted")
                 self._parts.on_idle()
 
+    async def withdraw(self, nodes: Iterable[str], epoch: str) -> None:
+        """Write once what is left of nodes without claims that have ended; nothing else is committed any more.
+
+        Raises `BusUnavailable`.
+        """
+        sent = []
+        for node in nodes:
+            await self.read(node)
+            ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+            request = ClaimRequest(
+                node=node, claim=None, demand=demands.Demand(), seq=-1, decided_s=-math.inf, ended=ended
+            )  # fmt: skip
+            change = self._change(node, [request], epoch)
+            sent += [] if change is None else [change]
+        if sent:
+            await self._send(sent)
+
     async def _commit(self, batch: Sequence[ClaimRequest]) -> None:
         epoch = self._parts.epoch()
         if epoch is None:
