@@ -169,6 +169,46 @@ async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nat
         await bus.close()
 
 
+async def test_a_server_that_comes_back_with_an_older_state_takes_and_gives_what_is_new(
+    server: nats_server.NatsServer,
+) -> None:
+    """Restored from a backup: the sequences of all streams, and that of the consumer, go back."""
+    bus = await join(server)
+    pulled: list[bytes] = []
+    puller = asyncio.create_task(pull(bus, pulled))
+    store, backup = server.directory / "store", server.directory / "backup"
+
+    async def is_given(text: bytes) -> bool:
+        with contextlib.suppress(errors.BusUnavailable):
+            await bus.publish(subjects.subspace("n1"), text)
+            await bus.publish(subjects.capacity("n1"), text)
+            await bus.put_model(text)
+            return (
+                text in pulled
+                and await bus.get_model() == text
+                and (subjects.capacity("n1"), text) in (await bus.latest_capacities())
+            )
+        return False
+
+    try:
+        await waiting.answered(lambda: is_given(b"old"))
+        server.stop()
+        shutil.copytree(store, backup)
+        server.start()
+        for number in range(20):
+            await waiting.answered(lambda number=number: is_given(b"lost %d" % number))  # type: ignore[misc]
+        server.kill()
+        shutil.rmtree(store)
+        backup.rename(store)
+        server.start()
+        async with asyncio.timeout(BACK_S):
+            while not await is_given(b"new"):
+                await asyncio.sleep(0.05)
+    finally:
+        puller.cancel()
+        await bus.close()
+
+
 async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
     server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
