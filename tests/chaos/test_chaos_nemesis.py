@@ -1,4 +1,4 @@
-"""Two minutes of overlapping faults on every part of a cluster, with a fixed seed; and which faults a seed gives."""
+"""72 seconds of overlapping faults on every part of a cluster, with a fixed seed; and which faults a seed gives."""
 
 import collections
 import dataclasses
