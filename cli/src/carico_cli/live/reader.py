@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 AGAIN_S = 1.0
+KEPT_EVERY_S = 1.0
 # Advertisements do not include reservations, so the scheduler is asked: at most once a second, and less in a large
 # cluster, since its answer costs some microseconds a node (`python -m bench top`), which must stay below 1 % of a core.
 RESERVED_EVERY_S = 1.0
@@ -203,9 +204,13 @@ class Reader:
     async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, once more after each reconnection."""
         if self._is_brief:
-            # What is said from now on would come once more.
-            await self._until_done(lambda: self._take_kept(bus))
-            self._settle(KEPT)
+            # Once more only while something else does not answer: the nodes must not look silent for its sake.
+            while not self.complete.is_set():
+                await self._until_done(lambda: self._take_kept(bus))
+                self._settle(KEPT)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(KEPT_EVERY_S):
+                        await self.complete.wait()
             return
         came_back = asyncio.Event()
         self._signals.begin()

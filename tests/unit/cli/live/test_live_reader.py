@@ -199,3 +199,28 @@ async def test_a_brief_reader_lists_the_pods_once_and_asks_for_nothing_that_it_d
         assert (len(found.nodes), len(found.jobs)) == (3, 1)
         assert (found.decisions, found.services, found.model, found.summaries) == ((), None, None, ())
         assert cluster.api.events.qsize() == 1, "the watch that would follow is not opened"
+
+
+async def test_nodes_do_not_look_silent_to_a_brief_reader_while_the_api_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readers, "KEPT_EVERY_S", 0.01)
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    cluster.reader = readers.Reader(
+        lambda: fake_cluster.ADDRESS, cluster._connect, clock=cluster.clock, lease_s=fake_cluster.LEASE_S,
+        firsts=(readers.KEPT, readers.SCHEDULER, readers.PODS), is_brief=True,
+    )  # fmt: skip
+    reading = asyncio.create_task(cluster.reader.run())
+    try:
+        await waiting.until(lambda: cluster.reader.picture().nodes)
+        cluster.clock.advance(6.0)
+        await cluster.advertise(seq=2)
+        await waiting.until(
+            lambda: {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}, within_s=5.0
+        )
+        assert not cluster.reader.complete.is_set()
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
