@@ -187,8 +187,7 @@ def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:
     weights = trust.weights(np.array([entry.weight for entry in entries]))
     if not weights.sum() > 0.0:
         weights = np.ones(len(entries))
-    # Without a model before it, a round is the weighted mean; the memory is in the entries already.
-    return merges.Round().step(None, grams, weights, 0.0)
+    return merges.mean(grams, weights)
 
 
 def _is_newer(found: messages.LocalSubspace | messages.Entry, held: messages.Entry) -> bool:

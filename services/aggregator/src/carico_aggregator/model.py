@@ -73,14 +73,13 @@ class SequentialMerger:
     is_led = True
 
     def __init__(self) -> None:
-        self._rule = merges.Sequential()
         # By dimensions, so that one node with other dimensions does not end the recursion of the rest.
         self._grams: dict[tuple[str, ...], messages.Array] = {}
 
     def arrived(self, entries: list[messages.Entry], live_nodes: int) -> None:
         """Merge each arrival by (N - 1) : 1."""
         for entry in entries:
-            self._keep(entry.dims, self._rule.arrive(self._grams.get(entry.dims), entry.gram, max(live_nodes, 1)))
+            self._keep(entry.dims, merges.sequential(self._grams.get(entry.dims), entry.gram, max(live_nodes, 1)))
 
     def follow(self, model: messages.GlobalModel) -> None:
         """Replace our state by the leader's model."""
