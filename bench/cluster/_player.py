@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.cluster import _cluster, _objects, _volumes, _watched, _workloads
 from carico_core.domain import errors
-from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
@@ -34,7 +34,7 @@ class Player:
 
     def __init__(self, cluster: _cluster.Cluster, pods: _watched.Pods, *, check: Callable[[], None]) -> None:
         self._api = cluster.api
-        self._bus: buses.Bus = cluster.bus
+        self._bus: nats_bus.NatsBus = cluster.bus
         self._pods = pods
         self._check_scheduler = check
         self._boot = clocks.boot_id(_cluster.CLOCK)

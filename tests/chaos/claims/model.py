@@ -14,7 +14,7 @@ from typing import NamedTuple
 from aiohttp import web
 
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -99,7 +99,7 @@ class Model:
         """Write a kubeconfig for the API, or a way to it, at a port of this machine."""
         access.write_kubeconfig(path, name="claims", url=f"http://127.0.0.1:{port}", token=self._token)
 
-    async def live(self, bus: buses.Bus) -> None:
+    async def live(self, bus: nats_bus.NatsBus) -> None:
         """Create Pods, start and end them, and advertise as agents do, until cancelled."""
         checkpoints = asyncio.create_task(clusters.checkpoint_forever(self._store))
         try:
@@ -180,7 +180,7 @@ class Model:
                 del self._on[node][uid]
                 self._store.remove("pods", found.data)
 
-    async def _advertise(self, bus: buses.Bus, node: str, now_s: float) -> None:
+    async def _advertise(self, bus: nats_bus.NatsBus, node: str, now_s: float) -> None:
         covers = frozenset(uid for uid, pod in self._on[node].items() if pod.starts_s <= now_s)
         before, at_s = self._advertised.get(node, (None, 0.0))
         if now_s - at_s < (ADVERTISED_EVERY_S if covers == before else CHANGED_EVERY_S):

@@ -73,7 +73,7 @@ class Run:
 class Soak:
     """One run."""
 
-    def __init__(self, run: Run, made: model.Model, nats: list[nats_server.NatsServer], bus: buses.Bus) -> None:
+    def __init__(self, run: Run, made: model.Model, nats: list[nats_server.NatsServer], bus: nats_bus.NatsBus) -> None:
         self._run = run
         self._model = made
         self._nats = nats

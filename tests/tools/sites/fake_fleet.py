@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from carico_core.domain import decision, messages
-from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -41,7 +41,8 @@ class FakeFleet:
     """Publishes for `count` nodes once a second each, with decisions and models."""
 
     def __init__(
-        self, bus: buses.Bus, *, count: int, clock: clocks.Clock, agents: buses.Bus | None = None, seed: int = 1
+        self, bus: nats_bus.NatsBus, *, count: int, clock: clocks.Clock, agents: nats_bus.NatsBus | None = None,
+        seed: int = 1,
     ) -> None:  # fmt: skip
         self._bus = bus
         # Where agents have an account of their own.

@@ -1,9 +1,9 @@
-"""The message bus: a port, its adapter for NATS with JetStream, and one in memory for tests.
+"""The message bus on NATS with JetStream, and one in memory for tests.
 
-- `port`: what the bus offers, as protocols, and its settings. Services know nothing else.
-- `memory_bus`: the port in one process's memory. The same contract tests run on both adapters.
+- `port`: what passes over the bus, and its settings. Services know nothing else.
+- `memory_bus`: a bus in one process's memory. The same contract tests run on both.
 - `serving`: how a service lives on a bus: it connects, repeats what is not taken yet, and answers while it leads.
-- `nats_bus`: the port on NATS. `connect` is the way in; the rest of this package are its parts:
+- `nats_bus`: the bus on NATS. `connect` is the way in; the rest of this package are its parts:
   - connecting: `connection_options`, `nats_client` (nats-py's client, with TLS and nkeys of ours), `nats_server`
     (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`
     (TLS, nkeys, tokens and their renewal);

@@ -40,7 +40,7 @@ SETTLE_TIMEOUT_S = 2
 
 
 class NatsBus:
-    """One connection. Made by `connect`."""
+    """One connection. Made by `connect`. What asks the server raises `BusUnavailable` if no answer comes."""
 
     def __init__(
         self, client: "nats_client.Client", watch: connection_options.Watch, *,
@@ -80,18 +80,21 @@ class NatsBus:
         return self._claims
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Send to current subscribers."""
+        """Send to current subscribers, and to the stream that keeps the subject, if any, without its acknowledgement.
+
+        Raises `BusUnavailable`: nothing is buffered, old signals are worthless. Raises `BusError` if it is too large.
+        """
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not sent")
         with nats_server.Translated(subject):
             await self._client.publish(subject, payload)
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
-        """Call `handler` for each message of `subject`, across reconnects."""
+        """Call `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
         return await self._subscribe(subject, lambda subject, _, payload: handler(subject, payload))
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
-        """Batches of the work queue: whatever is there, as soon as something is."""
+        """Yield batches of the work queue, for ever; replicas share them. Closing it returns what was not handed on."""
         puller = pull_consumer.Puller(self._client, stream=streams.SUBSPACES, consumer=streams.CONSUMER)
         self._pullers.append(puller)
         try:
@@ -102,13 +105,13 @@ class NatsBus:
             self._pullers.remove(puller)
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
-        """Acknowledge a batch in one write."""
+        """Acknowledge messages in one write; what could not be sent comes again."""
         replies = [item.reply for item in items if isinstance(item, pull_consumer.QueueItem)]
         with contextlib.suppress(NatsError, OSError):
             await pull_consumer.acknowledge_all(self._client, replies)
 
     async def backlog(self) -> buses.Backlog:
-        """Return how the streams and the work queue stand."""
+        """Return how the streams and the work queue stand; for roles that may look at them."""
         with nats_server.Translated("streams"):
             return await jetstream.backlog(self._js)
 
@@ -130,7 +133,7 @@ class NatsBus:
         return buses.StoredPage(messages=found, following_seq=following, left=page.left)
 
     async def put_model(self, payload: bytes) -> None:
-        """Keep the model of the cluster."""
+        """Keep the model of the cluster for late joiners."""
         with nats_server.Translated("the model"):
             await self._js.publish(streams.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
@@ -142,7 +145,7 @@ class NatsBus:
         return found.payload if found is not None and found.payload else None
 
     async def put_usage(self, key: int, payload: bytes) -> None:
-        """Keep what is known of the usage of some classes."""
+        """Keep what is known of the usage of some classes (`key`: 0 to USAGE_KEYS - 1)."""
         with nats_server.Translated("usage"):
             await self._js.publish(streams.usage_subject(key), payload, timeout=STORE_TIMEOUT_S)
 
@@ -171,7 +174,7 @@ class NatsBus:
             return [message.payload async for message in read]
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """Return the answer of a service."""
+        """Return the answer of a service. Raises `BusError` if that is an error."""
         with nats_server.Translated(subject):
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         failure = (answer.headers or {}).get(requests.ERROR_HEADER)
@@ -180,7 +183,7 @@ class NatsBus:
         return bytes(answer.data)
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
-        """(seconds until it came, JSON) of each instance of a service."""
+        """Return (seconds until it came, JSON) of each instance of a service; takes `within_s`."""
         return await self._ask_all(f"$SRV.STATS.{name}", b"", within_s=within_s)
 
     async def request_all(self, subject: str, payload: bytes, *, within_s: float) -> list[bytes]:

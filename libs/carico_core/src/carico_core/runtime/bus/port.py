@@ -1,7 +1,10 @@
-"""What the bus offers, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests)."""
+"""What passes over the bus, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests).
+
+`nats_bus.NatsBus` says what a bus does. Services declare the few methods they use as ports of their own.
+"""
 
 import dataclasses
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from carico_core.runtime.process import settings
@@ -191,108 +194,4 @@ class Claims(Protocol):
 
     async def follow(self, handler: Callable[[Kept], None]) -> Subscription:
         """Call `handler` with all claims that are stored from now on, and with none that was refused."""
-        ...
-
-
-class Bus(Protocol):
-    """Everything an adapter does. Services declare the few methods they use as ports of their own."""
-
-    @property
-    def connected(self) -> bool:
-        """True while messages can be sent."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """What has gone over this connection so far."""
-        ...
-
-    @property
-    def claims(self) -> Claims:
-        """The stream of claims."""
-        ...
-
-    async def publish(self, subject: str, payload: bytes) -> None:
-        """Send to current subscribers, and to the stream that keeps the subject, if any, without its acknowledgement.
-
-        Raises `BusUnavailable`: nothing is buffered, old signals are worthless. Raises `BusError` if it is too large.
-        """
-        ...
-
-    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """Call `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
-        ...
-
-    def pull(self) -> AsyncGenerator[list[QueueItem], None]:
-        """Batches of the work queue, for ever; replicas share them. Closing it returns what was not handed on."""
-        ...
-
-    async def acknowledge(self, items: Sequence[QueueItem]) -> None:
-        """They are done with, all in one write; what could not be sent comes again."""
-        ...
-
-    async def backlog(self) -> Backlog:
-        """Return how the streams and the work queue stand; for roles that may look at them. Raises `BusUnavailable`."""
-        ...
-
-    async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """(subject, payload) of each node's newest advertisement. Raises `BusUnavailable`."""
-        ...
-
-    async def capacities_page(self, first_seq: int, most_bytes: int) -> StoredPage:
-        """Return what is stored of them from `first_seq` on, as much as fits. Raises `BusUnavailable`."""
-        ...
-
-    async def put_model(self, payload: bytes) -> None:
-        """Keep the model of the cluster for late joiners. Raises `BusUnavailable`."""
-        ...
-
-    async def get_model(self) -> bytes | None:
-        """Return the model kept last, if any. Raises `BusUnavailable`."""
-        ...
-
-    async def put_usage(self, key: int, payload: bytes) -> None:
-        """Keep what is known of the usage of some classes (`key`: 0 to USAGE_KEYS - 1). Raises `BusUnavailable`."""
-        ...
-
-    async def get_usage(self, key: int) -> bytes | None:
-        """Return what was kept last under a key, if anything. Raises `BusUnavailable`."""
-        ...
-
-    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """(subject, payload) of the newest `limit` of one Pod, or the last of each of the `limit` Pods decided on last.
-
-        Oldest first. Raises `BusUnavailable`.
-        """
-        ...
-
-    async def recent_summaries(self) -> list[bytes]:
-        """Return the summaries of the cluster that are kept, oldest first. Raises `BusUnavailable`."""
-        ...
-
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """Return the answer. Raises `BusUnavailable` where none comes in time, `BusError` for an error."""
-        ...
-
-    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
-        """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
-
-        Takes `within_s`, since the number of answers is unknown. Raises `BusUnavailable`.
-        """
-        ...
-
-    async def serve(self, service: ServiceSpec) -> ServiceHandle:
-        """Answer the questions to a service."""
-        ...
-
-    def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Call `callback` each time the bus is back."""
-        ...
-
-    async def wait_closed(self) -> None:
-        """Return once the bus is closed for good and will not come back by itself."""
-        ...
-
-    async def close(self) -> None:
-        """Leave the bus."""
         ...
