@@ -40,7 +40,7 @@ class Snapshot:
         self._state = state.State(policy.Policy(), random.Random(0))
         self._state.put_node(
             cluster.Node(
-                name=NODE, uid="1", resource_version="1", labels={}, taints=(), unschedulable=False, ready=True,
+                name=NODE, uid="1", labels={}, taints=(), unschedulable=False, ready=True,
                 deleting=False, allocatable_cores=4.0, allocatable_bytes=2.0**33, pod_limit=110,
             )
         )  # fmt: skip

@@ -79,7 +79,7 @@ def _gauges(repetitions: int) -> Row:
 
 def _node(index: int) -> cluster.Node:
     return cluster.Node(
-        name=f"node-{index}", uid=f"uid-{index}", resource_version="1", labels={}, taints=(), unschedulable=False,
+        name=f"node-{index}", uid=f"uid-{index}", labels={}, taints=(), unschedulable=False,
         ready=True, deleting=False, allocatable_cores=4.0, allocatable_bytes=2.0**33, pod_limit=110,
     )  # fmt: skip
 

@@ -145,7 +145,7 @@ def _fail(subject: str, reason: str, detail: str) -> None:
 
 def _node(index: int) -> cluster.Node:
     return cluster.Node(
-        name=f"node-{index}", uid=f"node-uid-{index}", resource_version="1", labels={"zone": f"z{index % 3}"},
+        name=f"node-{index}", uid=f"node-uid-{index}", labels={"zone": f"z{index % 3}"},
         taints=(),
         unschedulable=False, ready=True, deleting=False, allocatable_cores=4.0, allocatable_bytes=8e9, pod_limit=110,
     )  # fmt: skip

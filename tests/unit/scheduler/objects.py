@@ -29,7 +29,7 @@ def make_pod(name: str = "pod-0", **changes: Any) -> cluster.Pod:
 def make_node(name: str = "node-0", **changes: Any) -> cluster.Node:
     """A ready Node of 4 cores."""
     values: dict[str, Any] = {
-        "name": name, "uid": f"uid-{name}", "resource_version": "1", "labels": {}, "taints": (),
+        "name": name, "uid": f"uid-{name}", "labels": {}, "taints": (),
         "unschedulable": False, "ready": True, "deleting": False, "allocatable_cores": 4.0,
         "allocatable_bytes": 8 * 2.0**30, "pod_limit": 110,
     }  # fmt: skip

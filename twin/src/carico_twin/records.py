@@ -93,7 +93,7 @@ def api_pod(record: PodRecord, node: str | None = None, *, phase: str = "Pending
 def api_node(index: int, *, cores: float, size: float) -> cluster.Node:
     """Return a Node whose whole capacity is allocatable."""
     return cluster.Node(
-        name=node_name(index), uid=str(index), resource_version="1", labels={}, taints=(), unschedulable=False,
+        name=node_name(index), uid=str(index), labels={}, taints=(), unschedulable=False,
         ready=True, deleting=False, allocatable_cores=cores, allocatable_bytes=size,
         pod_limit=cluster.DEFAULT_POD_LIMIT,
     )  # fmt: skip

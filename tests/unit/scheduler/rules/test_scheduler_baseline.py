@@ -108,7 +108,7 @@ def test_a_waiting_pod_of_a_daemon_set_needs_what_it_requests() -> None:
     made.put_node(objects.make_node("node-0", allocatable_cores=1.0))
     made.put_pod(daemon(request_cores=2.0)._replace(node_name=None), NOW_S)
     assert placed_on(made) == []
-    made.put_node(objects.make_node("node-0", allocatable_cores=2.0, resource_version="2"))
+    made.put_node(objects.make_node("node-0", allocatable_cores=2.0))
     assert placed_on(made) == ["node-0"], "the change of the node opens its lane"
 
 

@@ -303,7 +303,6 @@ def test_a_node() -> None:
     assert api_objects.parse_node(obj) == cluster.Node(
         name="n1",
         uid="u",
-        resource_version="3",
         labels={"zone": "a"},
         taints=(cluster.Taint(key="k", value="v", effect="NoSchedule"),),
         unschedulable=True,

@@ -173,7 +173,6 @@ class Node:
 
     name: str
     uid: str
-    resource_version: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     unschedulable: bool

@@ -91,7 +91,8 @@ class Fleet:
         self.images.put(slot, node.images)
         # Their names would take 10 kB a node.
         self._nodes[slot] = node = dataclasses.replace(node, images=())
-        if old is not None and _without_version(old) == _without_version(node):
+        if node == old:
+            # A heartbeat.
             return False
         self._write_node(slot, node)
         self._write_load(slot, load)
@@ -261,8 +262,3 @@ class Fleet:
         """Note that the Node of a slot was added, changed or removed."""
         self._nodes_version += 1
         self.labels.touch(slot)
-
-
-def _without_version(node: cluster.Node) -> cluster.Node:
-    """Return the node without its resourceVersion, which changes at every heartbeat."""
-    return dataclasses.replace(node, resource_version="")

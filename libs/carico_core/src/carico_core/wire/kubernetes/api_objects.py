@@ -119,7 +119,6 @@ def parse_node(obj: Object) -> cluster.Node:
     return cluster.Node(
         name=fields.required(metadata, "name", "metadata."),
         uid=fields.optional(metadata, "uid", "metadata."),
-        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
         labels=fields.texts(metadata, "labels", "metadata."),
         taints=_taints(spec),
         unschedulable=spec.get("unschedulable") is True,
