@@ -32,7 +32,7 @@ class SlowClaims:
         await self._pause()
         found = await self._claims.change(changes)
         await self._pause()
-        return [buses.WriteOutcome(detail="lost") if self._rng.random() < self.lost_share else each for each in found]
+        return [buses.WriteOutcome() if self._rng.random() < self.lost_share else each for each in found]
 
     async def newest(self, subject: str) -> buses.Kept | None:
         """See `port.Claims`."""

@@ -213,7 +213,7 @@ def test_pods_of_a_member_whose_claims_fail_are_placed_by_the_holder() -> None:
         await ready(made)
 
         async def fail(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
-            return [buses.WriteOutcome(detail="away") for _ in changes]
+            return [buses.WriteOutcome() for _ in changes]
 
         made.connections[1].claims.change = fail  # type: ignore[method-assign]
         uids = [made.create_pod(f"pod-{index}") for index in range(40)]

@@ -41,7 +41,7 @@ class Claims:
         """See `port.Claims`."""
         self.before_change()
         if self.is_away:
-            return [buses.WriteOutcome(detail="away") for _ in changes]
+            return [buses.WriteOutcome() for _ in changes]
         found = await self._claims.change(changes)
         self.on_change()
         return found

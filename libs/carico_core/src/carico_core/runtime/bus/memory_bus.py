@@ -279,12 +279,12 @@ class _Claims:
 
     def _change(self, change: buses.GuardedWrite) -> buses.WriteOutcome:
         if not self._bus.connected:
-            return buses.WriteOutcome(detail=f"not connected: {change.subject}")
+            return buses.WriteOutcome()
         hub = self._bus.hub
         newest = hub.claims.get(change.subject)
         newest_seq = 0 if newest is None else newest.seq
         if change.seq != newest_seq:
-            return buses.WriteOutcome(is_conflict=True, newest=newest_seq, detail=f"wrong last sequence: {newest_seq}")
+            return buses.WriteOutcome(is_conflict=True, newest=newest_seq)
         stored = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
         hub.claims[change.subject] = stored
         if matches(subjects.CLAIM_ALL, change.subject):

@@ -174,7 +174,6 @@ class WriteOutcome(NamedTuple):
     seq: int | None = None
     is_conflict: bool = False
     newest: int | None = None
-    detail: str = ""
 
 
 class Claims(Protocol):

@@ -45,8 +45,8 @@ class NatsClaims:
         try:
             with nats_server.Cancellable():
                 answers = await self._requests.ask(asked, within_s=ANSWER_S)
-        except (NatsError, TimeoutError, OSError) as error:
-            return [buses.WriteOutcome(detail=str(error) or type(error).__name__)] * len(changes)
+        except (NatsError, TimeoutError, OSError):
+            return [buses.WriteOutcome()] * len(changes)
         return [_changed(each) for each in answers]
 
     async def newest(self, subject: str) -> buses.Kept | None:
@@ -90,22 +90,19 @@ def _headers_of(change: buses.GuardedWrite) -> bytes:
 
 def _changed(answer: "requests.Answer | None") -> buses.WriteOutcome:
     if answer is None:
-        return buses.WriteOutcome(detail="no answer")
+        return buses.WriteOutcome()
     try:
         said = orjson.loads(answer.payload)
         failure = said.get("error")
         if failure is None:
             return buses.WriteOutcome(seq=int(said["seq"]))
-        code, detail = failure.get("err_code"), str(failure.get("description", ""))
-        newest = int(detail.rpartition(" ")[2]) if code == _WRONG_LAST_SEQUENCE else None
+        code = failure.get("err_code")
+        newest = int(failure["description"].rpartition(" ")[2]) if code == _WRONG_LAST_SEQUENCE else None
         is_conflict = code in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_CONSTANT)
-        return buses.WriteOutcome(is_conflict=is_conflict, newest=newest, detail=detail)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        # Nothing follows the subject, as while the stream is being made.
-        status = pull_consumer.status_of(answer.headers)
-        return buses.WriteOutcome(
-            detail=" ".join(status) if status is not None else f"not an answer of JetStream: {error}"
-        )
+        return buses.WriteOutcome(is_conflict=is_conflict, newest=newest)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        # Not an answer of JetStream, as while the stream is being made.
+        return buses.WriteOutcome()
 
 
 def _kept(found: "direct_get.StoredMessage") -> buses.Kept:
