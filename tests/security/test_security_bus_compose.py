@@ -136,7 +136,7 @@ async def test_an_agent_deletes_nothing_and_speaks_for_no_other_node(bus: compos
         refused = agent.refused()
         assert len(refused) == len(foreign)
         assert all("Permissions Violation for Publish" in each for each in refused)
-        for subject in (subjects.rosters(VICTIM), f"{subjects.PREFIX}.query.agent.{VICTIM}.>", "_INBOX.>"):
+        for subject in (subjects.roster(VICTIM), f"{subjects.PREFIX}.query.agent.{VICTIM}.>", "_INBOX.>"):
             agent.subscribe(subject)
         assert len(agent.refused()) == 3
         for subject, reply in itertools.product(attackers.examples(own), sorted(foreign)):

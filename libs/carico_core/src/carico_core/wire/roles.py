@@ -122,12 +122,9 @@ _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
 
 def _agent(node: str | None) -> _Subjects:
     token = "*" if node is None else names.to_token(node)
-    publish = (
-        *(subjects.capacities(node), subjects.subspaces(node), subjects.usages(node)),
-        *subjects.pod_telemetry(node),
-    )
-    heard = (subjects.MODEL, subjects.rosters(node), f"{subjects.PREFIX}.query.agent.{token}.>")
-    return publish, (*heard, *_service("agent"))
+    roster = subjects.ROSTER_ALL if node is None else subjects.roster(node)
+    heard = (subjects.MODEL, roster, f"{subjects.PREFIX}.query.agent.{token}.>")
+    return subjects.of_agent(node), (*heard, *_service("agent"))
 
 
 def _aggregator(_: str | None) -> _Subjects:
@@ -161,7 +158,7 @@ def _rescheduler(_: str | None) -> _Subjects:
         *(f"{subjects.PREFIX}.query.{service}.>" for service in ("scheduler", "aggregator")),
         f"{_API}.DIRECT.GET.{streams.CAPACITY}",
     )
-    heard = (subjects.CAPACITY_ALL, *subjects.pod_telemetry(None))
+    heard = (subjects.CAPACITY_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL)
     return publish, (*heard, *_questions("rescheduler"))
 
 
@@ -188,7 +185,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    heard = (subjects.PARTIAL_ALL, subjects.ROSTER_ALL, *subjects.pod_telemetry(None))
+    heard = (subjects.PARTIAL_ALL, subjects.ROSTER_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL)
     return (*publish, *_direct_gets(), *looks), (*subscribe, *heard)
 
 

@@ -68,29 +68,9 @@ def roster(node: str) -> str:
     return _ROSTER + names.to_token(node)
 
 
-def rosters(node: str | None) -> str:
-    """Return the subject that matches the rosters of one node or of all (None). Raises `BadName`."""
-    return ROSTER_ALL if node is None else roster(node)
-
-
-def capacities(node: str | None) -> str:
-    """Return the subject that matches the advertisements of one node or of all (None). Raises `BadName`."""
-    return CAPACITY_ALL if node is None else capacity(node)
-
-
-def subspaces(node: str | None) -> str:
-    """Return the subject that matches the local subspaces of one node or of all (None). Raises `BadName`."""
-    return SUBSPACE_ALL if node is None else subspace(node)
-
-
 def usage(node: str) -> str:
     """Return the subject on which a node reports what its Pods use. Raises `BadName`."""
     return _USAGE + names.to_token(node)
-
-
-def usages(node: str | None) -> str:
-    """Return the subject that matches the usage reports of one node or of all (None). Raises `BadName`."""
-    return USAGE_ALL if node is None else usage(node)
 
 
 def pods(node: str) -> str:
@@ -103,9 +83,10 @@ def traffic(node: str) -> str:
     return _TRAFFIC + names.to_token(node)
 
 
-def pod_telemetry(node: str | None) -> tuple[str, str]:
-    """Return the subjects that match loads and traffic of one node or of all (None). Raises `BadName`."""
-    return (PODS_ALL, TRAFFIC_ALL) if node is None else (pods(node), traffic(node))
+def of_agent(node: str | None) -> tuple[str, ...]:
+    """Return the subjects on which the agent of one node or of all (None) reports. Raises `BadName`."""
+    token = "*" if node is None else names.to_token(node)
+    return tuple(prefix + token for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PODS, _TRAFFIC))
 
 
 def partial(replica: str) -> str:
