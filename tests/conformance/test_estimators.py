@@ -74,7 +74,6 @@ def observation(
         gains=np.array([0.2, 0.2]),
         pods=pods,
         signal=signal,
-        direction=np.array([0.5, 0.1]),
         churning=churning,
         peak_pods_per_core=peak,
     )
@@ -93,7 +92,6 @@ def odd(raw: Raw) -> base.Observation:
         gains=locked(gain, gain),
         pods=pods,
         signal=level,
-        direction=locked(0.5, 0.1),
         churning=churning,
         peak_pods_per_core=peak,
     )
@@ -126,7 +124,6 @@ def run(estimator: base.Estimator, seconds: int, seed: int = 0) -> base.Capacity
                 gains=np.array([0.2, 0.2]),
                 pods=pods,
                 signal=float(max(0.0, 1 - y[0])),
-                direction=np.array([0.5, 0.1]),
                 churning=second % 7 == 0,
             )
         )
@@ -192,7 +189,6 @@ def test_it_takes_any_dimensions(name: str, dims: tuple[str, ...]) -> None:
                 gains=np.full(len(dims), 0.2),
                 pods=pods,
                 signal=1.0 - 0.25 * pods,
-                direction=np.full(len(dims), 0.25),
             )
         )
         assert all(map(math.isfinite, figures(estimate)))
@@ -223,14 +219,14 @@ def test_input_is_left_alone_and_nothing_aliases_it(name: str) -> None:
     seen, twin = make(name, config()), make(name, config())
     for second in range(30):
         now, same = observation(second % 4, 0.1 + 0.1 * (second % 4)), observation(second % 4, 0.1 + 0.1 * (second % 4))
-        before = (now.y.tobytes(), now.gains.tobytes(), now.direction.tobytes())
+        before = (now.y.tobytes(), now.gains.tobytes())
         seen.tick(now.y, now.gains, now.pods, 0.1)
         twin.tick(same.y, same.gains, same.pods, 0.1)
         estimate, other = seen.update(now), twin.update(same)
-        assert before == (now.y.tobytes(), now.gains.tobytes(), now.direction.tobytes())
+        assert before == (now.y.tobytes(), now.gains.tobytes())
         assert list(figures(estimate)) == list(figures(other))
         # What the caller does to its arrays, or to an estimate it got, must not reach the next one.
-        now.y[:], now.gains[:], now.direction[:] = 9.0, 9.0, 9.0
+        now.y[:], now.gains[:] = 9.0, 9.0
         estimate.baseline.clear()
         estimate.cost.clear()
         for part in (estimate.headroom, estimate.cost_plus, estimate.evidence):
@@ -399,7 +395,6 @@ def test_the_order_of_dimensions_changes_nothing() -> None:
                 gains=np.array([of[dim][2] for dim in dims]),
                 pods=pods,
                 signal=1.0,
-                direction=np.ones(2),
             )
             made.tick(seen.y, seen.gains, pods, 1.0)
             found.append(made.update(seen))

@@ -142,6 +142,5 @@ def observe(evaluation: Evaluation) -> base.Observation:
         gains=np.ones(2),
         pods=evaluation.pods or 0,
         signal=level,
-        direction=evaluation.direction,
         churning=evaluation.pods is None,
     )

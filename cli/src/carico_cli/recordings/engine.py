@@ -234,7 +234,6 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
             gains=telemetry.last_gain if len(telemetry.last_gain) else np.ones(len(node.dims)),
             pods=pods,
             signal=seen.level,
-            direction=evaluation.direction,
             churning=seen.churning,
         )
         evaluated_s = at_s

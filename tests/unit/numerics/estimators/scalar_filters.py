@@ -21,6 +21,4 @@ def config(mode: signal.SignalMode = "trace") -> base.EstimatorConfig:
 
 def seen(level: float, pods: int, *, churning: bool = False, dt_s: float = 1.0) -> base.Observation:
     """A signal of `level` while `pods` run."""
-    return base.Observation(
-        dt_s=dt_s, y=np.zeros(2), gains=np.ones(2), pods=pods, signal=level, direction=np.ones(2), churning=churning
-    )
+    return base.Observation(dt_s=dt_s, y=np.zeros(2), gains=np.ones(2), pods=pods, signal=level, churning=churning)

@@ -53,7 +53,6 @@ class Node:
             self._estimator.tick(sample, np.full(2, GAIN), len(running), TICK_S)
             seen = base.Observation(
                 dt_s=1.0, y=self._shown, gains=np.full(2, GAIN), pods=len(running), signal=1.0,
-                direction=np.array([1.0, 0.0]),
             )  # fmt: skip
             if number % 10 == 0:
                 found = self._estimator.update(seen)
@@ -75,7 +74,6 @@ class Node:
             self._estimator.tick(np.full(2, np.nan), np.full(2, GAIN), len(self._pods), 1.0)
             seen = base.Observation(
                 dt_s=1.0, y=np.full(2, np.nan), gains=np.full(2, GAIN), pods=len(self._pods), signal=1.0,
-                direction=np.array([1.0, 0.0]),
             )  # fmt: skip
             self._estimator.update(seen)
         return kept(self._estimator)

@@ -34,7 +34,7 @@ class Node:
             self.estimator.tick(sample, np.full(2, GAIN), 1 + len(pods), TICK_S)
             seen = base.Observation(
                 dt_s=1.0, y=self._shown, gains=np.full(2, GAIN), pods=1 + len(pods), signal=1.0,
-                direction=np.array([1.0, 0.0]), peak_pods_per_core=1.0,
+                peak_pods_per_core=1.0,
             )  # fmt: skip
             self.estimate = self.estimator.update(seen) if number % 10 == 0 else self.estimator.estimate(seen)
         return self.estimate

@@ -21,22 +21,21 @@ BATCH = 10
 # Samples between updates while an estimator is eager: with two, the last of 100 Pods on a cold cluster starts 0.3 s
 # earlier than with three.
 EAGER_SAMPLES = 2
+# Weight of the newest batch in the local model. The author's code gives both sides a half, each second.
+BATCH_WEIGHT = 0.5
+# Weight of the local model when it is merged with the cluster's for the signal (in the author's logs: a half).
+LOCAL_WEIGHT = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """A node's facts and the user's settings; weights are shares of 1."""
+    """A node's facts and the user's settings."""
 
     estimator: str
     node: base.EstimatorConfig
-    # Weight of the newest batch in the local model. The author's code gives both sides a half, each second.
-    batch_weight: float = 0.5
     # The kind of local model, and its directions; None: as many as there are dimensions.
     model: local_model.Kind = "gram"
     model_rank: int | None = None
-    # Weight of the local model when it is merged with the cluster's for the signal (in the author's logs: a half).
-    local_weight: float = 0.5
-    filter: ewma.EmaConstants = ewma.LOGGED
     # An older model of the cluster is not merged: three leases.
     model_max_age_s: float = 30.0
     # The estimator's own constants; None: its defaults.
@@ -79,7 +78,7 @@ class Pipeline:
     def __init__(self, config: PipelineConfig) -> None:
         """Raise `ValueError` if the estimator is unknown, or the model cannot have the rank."""
         self._config = config
-        self._filter = ewma.DynamicEma(config.filter)
+        self._filter = ewma.DynamicEma()
         self._estimator = estimators.create(config.estimator, config.node, config.constants)
         # Checked once: isinstance with a protocol takes longer than most of the work.
         self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
@@ -156,7 +155,7 @@ class Pipeline:
         if self._last is None or self._filled == 0:
             return None
         # A partial batch has the corresponding part of the weight.
-        weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / BATCH)
+        weight = 1.0 - (1.0 - BATCH_WEIGHT) ** (self._filled / BATCH)
         self._local = self._model.take(self._batch[:, : self._filled], weight)
         self._point(self._last.at_s)
         observation = self._observe(pods, churning, dt_s=self._since_update_s)
@@ -186,10 +185,10 @@ class Pipeline:
         assert self._local is not None
         config = self._config
         self._federated = self._cluster is not None and now_s - self._cluster_at_s <= config.model_max_age_s
-        self._model.follow(self._cluster if self._federated else None, weight=config.local_weight)
+        self._model.follow(self._cluster if self._federated else None, weight=LOCAL_WEIGHT)
         merged = self._local
         if self._federated and self._cluster is not None:
-            merged = subspace.merge_gram(self._local, self._cluster, weight_a=config.local_weight)
+            merged = subspace.merge_gram(self._local, self._cluster, weight_a=LOCAL_WEIGHT)
         self._direction = signal.direction(merged, config.node.signal_mode)
         self._is_pointing = any(self._direction.tolist())
 
@@ -204,7 +203,6 @@ class Pipeline:
             pods=pods,
             # A model without usage has no direction: the scalar estimators must not learn the cap as a baseline.
             signal=level if self._is_pointing else math.nan,
-            direction=self._direction,
             churning=churning,
             # The cluster's peak does not count if it is old, as on an agent without connection to the bus.
             peak_pods_per_core=max(self._cluster_peak if self._federated else 0.0, self.peak_pods_per_core),

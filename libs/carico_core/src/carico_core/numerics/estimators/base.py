@@ -79,7 +79,7 @@ class Observation(NamedTuple):
 
     A NamedTuple, like `CapacityEstimate`: a frozen dataclass takes twice as long to create.
     y: (d,) filtered usage. gains: (d,) the filter's gains at the last sample. pods: workload Pods now.
-    signal: the capacity signal, eq. 3.3 on the merged model. direction: (d,) its divisor.
+    signal: the capacity signal, eq. 3.3 on the merged model.
     churning: a container is being created or removed. peak_pods_per_core: the largest filtered count per core that
     any node of the cluster reported, 0 if unknown. dt_s: time since the last update.
     """
@@ -89,7 +89,6 @@ class Observation(NamedTuple):
     gains: arrays.Array
     pods: int
     signal: float
-    direction: arrays.Array
     churning: bool = False
     peak_pods_per_core: float = 0.0
 

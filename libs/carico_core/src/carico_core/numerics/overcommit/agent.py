@@ -46,9 +46,7 @@ class Agent:
     def _peak(self, estimator: footprint.Footprint, usages: arrays.Array, pods: int) -> float:
         for usage in usages.tolist():
             for dt_s in self._steps:
-                observation = base.Observation(
-                    dt_s=dt_s, y=np.array([usage]), gains=_GAINS, pods=pods, signal=0.0, direction=_GAINS
-                )
+                observation = base.Observation(dt_s=dt_s, y=np.array([usage]), gains=_GAINS, pods=pods, signal=0.0)
                 found = estimator.update(observation)
         plus = (found.cost_plus or {})[_CLASS][_DIM]
         return found.baseline[_DIM][0] + pods * plus
