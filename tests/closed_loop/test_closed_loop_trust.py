@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from carico_core.wire import freshness
 from carico_scheduler.rules import policy as policies
 from carico_twin import scenario, virtual_time
 from carico_twin.nodes import machine, work
@@ -133,5 +134,5 @@ def test_the_pods_of_a_job_go_round_a_node_whose_agent_died() -> None:
     assert watched.world.run().finished
     dead = [bind.at_s for bind in on_node(watched, 1)]
     alive = [bind.at_s for bind in on_node(watched, 0)]
-    assert dead and max(dead) < 8.0 + RULES.ageing_s + 0.2
+    assert dead and max(dead) < 8.0 + freshness.AGEING_S + 0.2
     assert max(alive) > 8.0 + RULES.lease_s

@@ -10,6 +10,7 @@ import math
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
+from carico_core.wire import freshness
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns
 from carico_scheduler.engine import held_room, starter
@@ -131,7 +132,7 @@ class Engine:
         if self._advertised_s is None or not is_needed:
             return None
         silent_s = self._clock.monotonic_s() - self._advertised_s
-        return silent_s if silent_s > self.state.fleet.policy.ageing_s else None
+        return silent_s if silent_s > freshness.AGEING_S else None
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in a message from the bus; nothing is decoded before the next cycle."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster
+from carico_core.wire import freshness
 from carico_scheduler.nodes import headroom, images, node_labels, storage
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts as counting
@@ -99,7 +100,7 @@ class Snapshot:
         """True if no advertisement is usable, and the policy is to place by requests then."""
         if self.policy.fallback is policies.Fallback.WAIT:
             return False
-        return not bool((self.present & (self.sampled_s >= self.now_s - self.policy.ageing_s)).any())
+        return not bool((self.present & (self.sampled_s >= self.now_s - freshness.AGEING_S)).any())
 
     def row(self, slot: int, now_s: float | None = None) -> "NodeRow":
         """Return one node, at `now_s` instead of the snapshot's time."""

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Set
 
 from carico_core.domain import cluster, decision
+from carico_core.wire import freshness
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
@@ -41,11 +42,11 @@ class Fresh:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        return nodes.sampled_s >= nodes.now_s - nodes.policy.ageing_s
+        return nodes.sampled_s >= nodes.now_s - freshness.AGEING_S
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State the age."""
-        return f"advertisement {row.now_s - row.sampled_s:.1f} s old, used up to {row.policy.ageing_s:g} s"
+        return f"advertisement {row.now_s - row.sampled_s:.1f} s old, used up to {freshness.AGEING_S:g} s"
 
 
 class Trusted:

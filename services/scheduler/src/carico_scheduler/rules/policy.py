@@ -5,7 +5,6 @@ import enum
 from collections.abc import Mapping
 
 from carico_core.domain import names as domain_names
-from carico_core.wire import freshness
 
 
 class ScoreMode(enum.StrEnum):
@@ -63,8 +62,6 @@ class Policy:
     default_spread: bool = True
     # Nodes that have a Pod's images are preferred.
     image_locality: bool = True
-    # An advertisement is used up to this age: while it is fresh or ageing.
-    ageing_s: float = freshness.AGEING_S
     lease_s: float = 10.0
     suspect_after_s: float = 30.0
     # Namespaces whose Pods belong to their node: they are never refused or reserved (`admission.Baseline`).
