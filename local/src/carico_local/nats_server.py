@@ -29,11 +29,9 @@ def binary() -> pathlib.Path:
     return pathlib.Path(found)
 
 
-def configuration(
-    *, store_dir: pathlib.Path, port: int, http_port: int | None = None, extra: Mapping[str, Any] | None = None
-) -> str:
+def configuration(*, store_dir: pathlib.Path, port: int, extra: Mapping[str, Any] | None = None) -> str:
     """Return the server's configuration file: JSON, which NATS reads as it reads its own format."""
-    config: dict[str, Any] = {
+    config = {
         "host": "127.0.0.1",
         "port": port,
         "jetstream": {"store_dir": str(store_dir), "max_buffered_size": _WAITS_MOST_BYTES},
@@ -42,8 +40,6 @@ def configuration(
         "max_payload": 2 * 2**20,
         **(extra or {}),
     }
-    if http_port is not None:
-        config["http"] = f"127.0.0.1:{http_port}"
     return json.dumps(config, indent=1)
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from carico_cli.output import formats
 
+# Names in one line.
+_NAMED = 5
+
 
 class Level(enum.StrEnum):
     """How much it matters. `FAIL`: CARICO will not work. `WARN`: it will, but without what the detail names."""
@@ -57,7 +60,7 @@ def text(found: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def names(found: list[str], *, most: int = 5) -> str:
+def names(found: list[str]) -> str:
     """Return the first names, and how many more there are."""
-    shown = ", ".join(found[:most])
-    return shown if len(found) <= most else f"{shown} and {len(found) - most} more"
+    shown = ", ".join(found[:_NAMED])
+    return shown if len(found) <= _NAMED else f"{shown} and {len(found) - _NAMED} more"

@@ -16,13 +16,11 @@ _TEXT_MAX = 4096
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """A node as its agent reports it. `history`: column -> values, a row a second. `scale`: what usage 1.0 means."""
+    """A node as its agent reports it. `history`: column -> values, a row a second."""
 
     estimator: str
-    source: str
     cores: float
     notes: tuple[str, ...]
-    scale: Mapping[str, float]
     ceiling: Mapping[str, float]
     history: Mapping[str, tuple[float, ...]]
     # The filters' last innovation by dimension, as shares; and whether the agent uses the model of the cluster.
@@ -60,10 +58,8 @@ def parse_detail(payload: bytes) -> Detail:
     now = message.fields("now") if message.has("now") else None
     return Detail(
         estimator=message.text("estimator", maximum=fields.NAME_MAX),
-        source=message.text("source", maximum=_TEXT_MAX, free=True),
         cores=message.number("cores", maximum=fields.QUANTITY_MAX),
         notes=_notes(message),
-        scale=message.number_map("scale", maximum=fields.QUANTITY_MAX),
         ceiling=message.number_map("ceiling", maximum=fields.QUANTITY_MAX),
         history=_history(message.fields("history")),
         innovation={}

@@ -126,7 +126,6 @@ class Model:
     replica: str
     contributors: int
     age_s: float
-    dims: tuple[str, ...]
     # Root of the diagonal of its Gram matrix: what typical work uses per dimension, 0 to 1.
     magnitude: Mapping[str, float]
 

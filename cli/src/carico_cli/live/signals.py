@@ -304,6 +304,5 @@ def _model(found: messages.GlobalModel, heard_s: float, now_s: float) -> picture
         replica=found.replica,
         contributors=found.contributors,
         age_s=now_s - heard_s,
-        dims=found.dims,
         magnitude={dim: math.sqrt(max(0.0, value)) for dim, value in diagonal},
     )

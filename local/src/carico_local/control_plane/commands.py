@@ -12,6 +12,8 @@ ETCD, API, CONTROLLERS, SCHEDULER, KWOK = "etcd", "kube-apiserver", "kube-contro
 # API requests per second of the controllers. With the default (20), a job of hundreds of Pods waits for its controller.
 _QPS, _BURST = 500, 1000
 _AUDIT_MEGABYTES = 20
+# Addresses of Services: kubeadm's default.
+_SERVICES = "10.96.0.0/16"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +25,6 @@ class Listeners:
 
     ports: Mapping[str, int]
     address: str = "127.0.0.1"
-    # kubeadm's default.
-    services: str = "10.96.0.0/16"
     hosts: tuple[str, ...] = ()
     advertised: str = ""
 
@@ -36,7 +36,7 @@ class Listeners:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name and address under which the API is reached; Pods use the first address of the Services."""
-        first = str(next(ipaddress.ip_network(self.services).hosts()))
+        first = str(next(ipaddress.ip_network(_SERVICES).hosts()))
         inside = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
         own = (self.address, *filter(None, (self.advertised,)))
         return tuple(dict.fromkeys((*own, "127.0.0.1", "localhost", first, *inside, *self.hosts)))
@@ -111,7 +111,7 @@ class CommandLines:
                 service_account_issuer="https://kubernetes.default.svc.cluster.local",
                 service_account_key_file=keys / "service-account.pub",
                 service_account_signing_key_file=keys / "service-account.key",
-                service_cluster_ip_range=self.network.services,
+                service_cluster_ip_range=_SERVICES,
                 authorization_mode="Node,RBAC", enable_admission_plugins="NodeRestriction", allow_privileged=True,
                 audit_policy_file=self._audit_policy, audit_log_path=self.audit_log, audit_log_maxsize=_AUDIT_MEGABYTES,
                 **self._aggregation(), **self._reachability(),

@@ -67,7 +67,6 @@ class Service:
         self._bus_metrics = client_metrics.BusMetrics(self._metrics)
         self._log = logs.get("service", node=chosen.node)
         self._agent: app.Agent | None = None
-        self._bus: Bus | None = None
         self._settled = asyncio.Event()
 
     async def run(self, stop: tasks.Stop) -> None:
@@ -157,7 +156,6 @@ class Service:
         bus = await nats_bus.connect(
             self._chosen.bus, name=name, clock=self._clock, owns_streams=False, on_trouble=self._bus_metrics.trouble
         )  # fmt: skip
-        self._bus = bus
         self._settled.set()
         self._bus_metrics.watch(bus)
         try:

@@ -54,7 +54,6 @@ class Replica:
         self._chosen = chosen
         self._clock = clock
         self._bus_series = client_metrics.BusMetrics(series)
-        self._bus: nats_bus.NatsBus | None = None
         self._registration: registration.Registration | None = None
         self._certificate: certificates.Certificate | None = None
         self._counted = counted = instruments.Instruments(series)
@@ -127,7 +126,6 @@ class Replica:
             self._chosen.bus, name=setting.PROGRAM, clock=self._clock, owns_streams=False, inbox=inbox,
             on_trouble=self._bus_series.trouble,
         )  # fmt: skip
-        self._bus = bus
         self._bus_series.watch(bus)
         try:
             async with asyncio.TaskGroup() as group:

@@ -357,7 +357,7 @@ def test_the_schema_is_documented_to_the_last_field() -> None:
         name="x", instance="y", version="", answered_s=0.1, requests=1, errors=0, last_error="", processing_s=None
     )
     job = pictures.Job(name="j", created="", pending=0, starting=0, running=1, succeeded=0, failed=0)
-    model = pictures.Model(replica="r", contributors=1, age_s=0.0, dims=("cpu",), magnitude={"cpu": 0.5})
+    model = pictures.Model(replica="r", contributors=1, age_s=0.0, magnitude={"cpu": 0.5})
     seen = once.as_json(
         picture(
             node(), jobs=(job,), services=(service,), model=model, decisions=(fake_cluster.placed(),),

@@ -138,7 +138,6 @@ class Hub:
     """The recent history of every kind, and all watches."""
 
     def __init__(self, kept: store.Store, clock: clocks.Clock, *, history_events: int = HISTORY_EVENTS) -> None:
-        self._store = kept
         self._clock = clock
         self._histories: dict[str, collections.deque[Past]] = {
             storage: collections.deque() for storage in resources.STORAGES

@@ -37,8 +37,6 @@ class PodSpec:
     request_cores: float
     # A clause for each feature that the Pod uses and an emulated node does not support.
     unsupported: tuple[str, ...]
-    # Seconds after its start when the Pod is ended, finished or not.
-    deadline_s: float | None
 
     @property
     def key(self) -> str:
@@ -120,7 +118,6 @@ def _parse(pod: Object) -> PodSpec:
             *_unsupported_volumes(declared),
             *(text for item in every for text in container_spec.unsupported(item, mountable)),
         ),
-        deadline_s=deadline_s(pod),
     )
 
 

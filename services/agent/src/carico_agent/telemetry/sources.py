@@ -42,7 +42,6 @@ class Wanted:
     network_mbit_per_s: float | None = None
     proc: pathlib.Path = pathlib.Path("/proc")
     cgroup_root: str = ""
-    interfaces: pathlib.Path = pathlib.Path("/sys/class/net")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ OPTIONAL: Mapping[str, Callable[[Place], port.Dimension]] = {
         clock=at.clock,
         interface=at.wanted.network_interface,
         mbit_per_s=at.wanted.network_mbit_per_s,
-        classes=at.wanted.interfaces,
+        classes=pathlib.Path("/sys/class/net"),
     ),
     "gpu": lambda _: gpu.GpuUtilisation(gpu.open_gpus()),
     "gpu_memory": lambda _: gpu.GpuMemory(gpu.open_gpus()),

@@ -63,7 +63,6 @@ class Curve:
     steps: tuple[Step, ...]
     blocked: tuple[int, ...]
     unpaid: tuple[Step, ...]
-    weights: gains.Weights
 
 
 def towards(
@@ -88,7 +87,7 @@ def towards(
     # What is left after `most` steps is not blocked.
     blocked = ordering.blocked() if len(steps) < most else []
     unpaid = ordering.unpaid()[:most]
-    return Curve(steps=tuple(_going_on(steps)), blocked=tuple(blocked), unpaid=tuple(unpaid), weights=weights)
+    return Curve(steps=tuple(_going_on(steps)), blocked=tuple(blocked), unpaid=tuple(unpaid))
 
 
 def _going_on(steps: Sequence[Step]) -> list[Step]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from carico_core.domain import errors, messages, names
+from carico_core.domain import errors, messages
 from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
@@ -118,7 +118,7 @@ def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
     """Return the heartbeat in `payload`. Raises `MessageError` if anything in it is wrong."""
     h = _HEARTBEAT.read(payload)
     elements.check_version(h)
-    elements.check_name("replica", h.replica, names.is_subdomain)
+    elements.check_name("replica", h.replica)
     elements.check_writer("replica", h.replica, subject)
     elements.check_printable("identity", (h.identity,))
     return messages.Heartbeat(
@@ -181,7 +181,7 @@ def _printable(text: str) -> str:
 
 def _read_report(found: _Report) -> messages.MemberReport:
     for name in found.names:
-        elements.check_name("report.names", name, names.is_subdomain)
+        elements.check_name("report.names", name)
     elements.check_printable("report", (found.why_not, found.intruder))
     return messages.MemberReport(
         names=tuple(found.names), has_lease=found.lease, why_not=found.why_not, intruder=found.intruder,

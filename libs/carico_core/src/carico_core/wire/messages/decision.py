@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import decision as records
-from carico_core.domain import errors, names
+from carico_core.domain import errors
 from carico_core.wire import codec, fields, schemas, subjects
 from carico_core.wire.messages import elements
 
@@ -95,9 +95,9 @@ def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
     elements.check_version(d)
     _check_pod(d, subject)
     if d.node is not None:
-        elements.check_name("node", d.node, names.is_subdomain)
+        elements.check_name("node", d.node)
     if d.scheduler is not None:
-        elements.check_name("scheduler", d.scheduler, names.is_subdomain)
+        elements.check_name("scheduler", d.scheduler)
     elements.check_printable("id", (d.id,))
     elements.check_printable("uid", (d.uid,))
     elements.check_printable("refused", d.refused)
@@ -124,7 +124,7 @@ def _format_candidate(candidate: records.Candidate) -> dict[str, object]:
 
 
 def _read_candidate(item: _Candidate) -> records.Candidate:
-    elements.check_name("candidates[...].node", item.node, names.is_subdomain)
+    elements.check_name("candidates[...].node", item.node)
     rejection = item.rejection
     return records.Candidate(
         node=item.node, capacity=item.capacity, reserved=item.reserved, age_s=item.age_s, seq=item.seq,

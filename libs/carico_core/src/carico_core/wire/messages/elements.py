@@ -116,9 +116,9 @@ def check_writer(path: str, writer: str, subject: str) -> None:
         raise errors.MessageError(errors.Drop.FOREIGN_NODE, path, detail)
 
 
-def check_name(path: str, name: str, is_valid: Callable[[str], bool]) -> None:
+def check_name(path: str, name: str) -> None:
     """Raise `MessageError` if a text is not a valid Kubernetes name."""
-    if not is_valid(name):
+    if not names.is_subdomain(name):
         detail = f"got {fields.shown(name)}, expected a Kubernetes name"
         raise errors.MessageError(errors.Drop.BAD_NAME, path, detail)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from carico_core.domain import errors, messages, names
+from carico_core.domain import errors, messages
 from carico_core.wire import codec, schemas
 from carico_core.wire.messages import elements
 
@@ -81,7 +81,7 @@ def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
     del subject
     m = _MODELS.read(payload)
     elements.check_version(m)
-    elements.check_name("replica", m.replica, names.is_subdomain)
+    elements.check_name("replica", m.replica)
     dims = elements.read_dims(m.dims)
     return messages.GlobalModel(
         replica=m.replica, boot=m.boot, seq=m.seq, ts_ns=m.ts, epoch=m.epoch, merge=m.merge,
@@ -162,7 +162,7 @@ def _format_entry(entry: messages.Entry) -> dict[str, object]:
 
 
 def _read_entry(entry: _Entry) -> messages.Entry:
-    elements.check_name("entries[...].node", entry.node, names.is_subdomain)
+    elements.check_name("entries[...].node", entry.node)
     dims = elements.read_dims(entry.dims)
     return messages.Entry(
         node=entry.node, boot=entry.boot, seq=entry.seq, ts_ns=entry.ts, age_s=entry.age_s, dims=dims,
