@@ -166,7 +166,7 @@ def test_traffic_of_pods_that_are_gone_and_readings_that_agents_skipped_are_show
             await asyncio.sleep(25.0)
             assert rescheduler.metrics.value("unresolved_traffic_bytes") == pytest.approx(3e6)
             shown = await dry_run(made)
-            assert "left out: 3 MB/s with ends that are no known Pods (outside, or gone)" in shown
+            assert "left out: 3.0 MB/s with ends that are no known Pods (outside, or gone)" in shown
             # A counter that went back, and sockets that the agent has no right to read.
             assert "readings of traffic: decreased 3 times since agents started, on 1 node, such as node-a" in shown
             assert "readings of traffic: unreadable once since agents started" in shown
@@ -184,6 +184,6 @@ def test_a_number_that_is_none_drops_the_whole_message(value: str, why: str) -> 
             await asyncio.sleep(25.0)
             assert rescheduler.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": why}) == 1.0
             shown = await dry_run(made)
-            assert f"dropped messages of traffic: 1 ({why})" in shown and "left out: 3 MB/s" not in shown
+            assert f"dropped messages of traffic: 1 ({why})" in shown and "left out: 3.0 MB/s" not in shown
 
     objects.run_fast(main())

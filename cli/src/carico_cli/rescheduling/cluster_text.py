@@ -76,7 +76,7 @@ def _bar(load: float, top: float, saturation: float) -> str:
 def _totals(found: Row) -> list[str]:
     traffic, overload = found["traffic_bytes"], found["overload_tasks"]
     change = (
-        f"traffic between nodes {rate(traffic['before'])} -> {rate(traffic['after'])}"
+        f"traffic between nodes {amounts.rate(traffic['before'])} -> {amounts.rate(traffic['after'])}"
         if found["has_traffic"]
         else "no traffic between Pods (docs/rescheduling.md)"
     )
@@ -87,7 +87,7 @@ def _gaps(found: Row) -> list[str]:
     """Return what loads and traffic miss."""
     lines = []
     if found["unresolved_bytes"] >= 1.0:
-        unresolved = rate(found["unresolved_bytes"])
+        unresolved = amounts.rate(found["unresolved_bytes"])
         lines += words.paragraph(f"left out: {unresolved} with ends that are no known Pods (outside, or gone)", "")
     by_reason: dict[str, list[Row]] = {}
     for each in found["skipped_readings"]:
@@ -146,15 +146,3 @@ def move(each: Row) -> str:
     took = "" if each["took_s"] is None else f" after {formats.duration(each['took_s'])}"
     detail = f" ({each['detail']})" if each["detail"] else ""
     return f"{each['pod']}: {each['from']} -> {each['to']}: {each['state']}{took}{detail}; {each['why']}"
-
-
-def rate(bytes_per_s: float) -> str:
-    """Return a rate with its unit.
-
-    >>> rate(1.5e6), rate(0.0)
-    ('1.5 MB/s', '0 B/s')
-    """
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.3g} {unit}"
-    return f"{bytes_per_s:.0f} B/s"

@@ -44,6 +44,15 @@ def text(dimension: str, value: float) -> str:
     return f"{number(value / size, 0 if whole else 1)} {prefix}{unit}"
 
 
+def rate(bytes_per_s: float) -> str:
+    """Return a rate with its unit.
+
+    >>> rate(1.5e6), rate(12.0)
+    ('1.5 MB/s', '12 B/s')
+    """
+    return text("network", bytes_per_s)
+
+
 def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -> str:
     """Return a mean and its standard deviation in one unit, without digits that the deviation makes meaningless.
 

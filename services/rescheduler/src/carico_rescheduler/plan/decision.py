@@ -4,6 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 
+from carico_core.domain import amounts
 from carico_core.numerics.rescheduling.containers import gains
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
@@ -69,7 +70,9 @@ class Move:
         """What it gains, for people."""
         parts = []
         if abs(self.bytes_per_s) >= 1.0:
-            parts.append(f"{rate(abs(self.bytes_per_s))} {'less' if self.bytes_per_s > 0.0 else 'more'} between nodes")
+            parts.append(
+                f"{amounts.rate(abs(self.bytes_per_s))} {'less' if self.bytes_per_s > 0.0 else 'more'} between nodes"
+            )
         if abs(self.tasks) >= 0.005:
             parts.append(f"{abs(self.tasks):.2f} {'fewer' if self.tasks > 0.0 else 'more'} tasks above the ceiling")
         if self.goes_on:
@@ -196,33 +199,21 @@ def _too_little(moves: Sequence[Move], rule: Rule) -> str:
     bytes_per_s, tasks = sum(each.bytes_per_s for each in moves), sum(each.tasks for each in moves)
     if rule.is_enough(bytes_per_s, tasks):
         return ""
-    least = f"{rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
-    return f"all moves together end {_amounts(bytes_per_s, tasks)}, less than {least}"
+    least = f"{amounts.rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
+    return f"all moves together end {_ended(bytes_per_s, tasks)}, less than {least}"
 
 
 def _why_small(move: Move) -> str:
-    ends = f"it ends {_amounts(move.bytes_per_s, move.tasks)}"
+    ends = f"it ends {_ended(move.bytes_per_s, move.tasks)}"
     if move.pays_back_s is None:
         return ends
     return f"{ends}, and pays back after {move.pays_back_s:.0f} s, not within {move.horizon_s:.0f}"
 
 
-def _amounts(bytes_per_s: float, tasks: float) -> str:
-    return f"{rate(max(bytes_per_s, 0.0))} between nodes and {max(tasks, 0.0):.2f} tasks above the ceiling"
+def _ended(bytes_per_s: float, tasks: float) -> str:
+    return f"{amounts.rate(max(bytes_per_s, 0.0))} between nodes and {max(tasks, 0.0):.2f} tasks above the ceiling"
 
 
 def left_out(move: Move, why: Left, detail: str) -> LeftOut:
     """Return a move as one that is not made."""
     return LeftOut(pod=move.pod.pod.key, source=move.source, target=move.target, why=why, detail=detail)
-
-
-def rate(bytes_per_s: float) -> str:
-    """Return a rate for people.
-
-    >>> rate(1_500_000.0)
-    '1.5 MB/s'
-    """
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.3g} {unit}"
-    return f"{bytes_per_s:.0f} B/s"
