@@ -11,7 +11,7 @@ from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire.kubernetes import instants, namespace_rules
+from carico_core.wire.kubernetes import instants, namespace_rules, object_fields
 from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.vpa import advice as advices
@@ -142,7 +142,7 @@ class Keeper:
                 self._line.info("listed VerticalPodAutoscaler objects", ours=len(self._objects))
             case list_watch.Changed(type="DELETED"):
                 with contextlib.suppress(ValueError):
-                    self._objects.pop(objects.key_of(event.object), None)
+                    self._objects.pop(object_fields.key_of(event.object), None)
             case list_watch.Changed():
                 self._change(event.object)
             case list_watch.Away():
@@ -156,7 +156,7 @@ class Keeper:
             return
         # It may have named this recommender before.
         with contextlib.suppress(ValueError):
-            self._objects.pop(objects.key_of(obj), None)
+            self._objects.pop(object_fields.key_of(obj), None)
 
     def _put(self, one: objects.Autoscaler | None) -> None:
         if one is not None:

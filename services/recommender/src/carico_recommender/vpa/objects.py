@@ -70,18 +70,12 @@ class Autoscaler:
         return self.policies.get(container) or self.policies.get(ANY) or NO_POLICY
 
 
-def key_of(obj: Object) -> tuple[str, str]:
-    """Return namespace and name. Raises `ValueError`."""
-    metadata = fields.mapping(obj, "metadata")
-    return fields.required(metadata, "namespace", "metadata."), fields.required(metadata, "name", "metadata.")
-
-
 def parse(obj: Object, *, recommender: str) -> Autoscaler | None:
     """Return the object, or None if it is for another recommender. Raises `ValueError` if it has no name."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or not _names(spec, recommender):
         return None
-    namespace, name = key_of(obj)
+    namespace, name = fields.key_of(obj)
     pod_class, policies, fault = "", {}, ""
     try:
         pod_class = class_of_target(namespace, fields.mapping(spec, "targetRef", "spec."))

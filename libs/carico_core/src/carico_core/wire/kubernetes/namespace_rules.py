@@ -126,7 +126,7 @@ class Contradiction:
 
 def parse_limit_range(obj: Object) -> LimitRange:
     """Return a LimitRange. Raises `ValueError`."""
-    namespace, name = _key(obj)
+    namespace, name = fields.key_of(obj)
     spec = fields.mapping(obj, "spec")
     found = [
         Limit(
@@ -141,7 +141,7 @@ def parse_limit_range(obj: Object) -> LimitRange:
 
 def parse_quota(obj: Object) -> Quota:
     """Return a ResourceQuota. Raises `ValueError`."""
-    namespace, name = _key(obj)
+    namespace, name = fields.key_of(obj)
     spec, status = fields.mapping(obj, "spec"), fields.mapping(obj, "status")
     selector = fields.mapping(spec, "scopeSelector", "spec.")
     scopes = [Scope(name=each) for each in fields.words(spec, "scopes", "spec.")]
@@ -270,11 +270,6 @@ def _is_above(value: float, bound: float) -> bool:
 def _text(name: str, value: float) -> str:
     dim = _REQUESTS.get(name) or _LIMITS.get(name)
     return f"{value:g}" if dim is None else amounts.quantity(dim, value)
-
-
-def _key(obj: Object) -> tuple[str, str]:
-    metadata = fields.mapping(obj, "metadata")
-    return fields.required(metadata, "namespace", "metadata."), fields.required(metadata, "name", "metadata.")
 
 
 def _amounts(obj: Object, key: str) -> dict[str, float]:

@@ -84,6 +84,12 @@ def condition(status: Object, kind: str) -> Object:
     return {}
 
 
+def key_of(obj: Object) -> tuple[str, str]:
+    """Return namespace and name of an object. Raises `ValueError`."""
+    metadata = mapping(obj, "metadata")
+    return required(metadata, "namespace", "metadata."), required(metadata, "name", "metadata.")
+
+
 def holds(status: Object, kind: str) -> bool:
     """Return True if the condition of this type is True. Raises `ValueError`."""
     return condition(status, kind).get("status") == "True"
