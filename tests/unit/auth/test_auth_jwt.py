@@ -24,8 +24,8 @@ def test_a_question_is_read() -> None:
     server = questions.Server()
     request = nats_jwt.decode_request(server.question())
     assert request == nats_jwt.Request(
-        server_id=server.signer.public, server_name="nats-0", user_key=server.user, token="token", client_id=7,
-        connection="nats", client_name="agent", client_host="10.0.0.1",
+        server_id=server.signer.public, user_key=server.user, token="token", connection="nats", client_name="agent",
+        client_host="10.0.0.1",
     )  # fmt: skip
 
 

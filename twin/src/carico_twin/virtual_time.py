@@ -68,12 +68,10 @@ class Network:
         self._link = link
         self._timeline = timeline
         self._rng = rng
-        self.sent = 0
         self.lost = 0
 
     def send(self, deliver: Callable[[], None]) -> None:
         """Call `deliver` when the message arrives, unless it is lost."""
-        self.sent += 1
         link = self._link
         if link.loss > 0.0 and self._rng.random() < link.loss:
             self.lost += 1

@@ -63,9 +63,7 @@ class Run:
     nodes: Sequence[records.NodeRecord]
     finished: bool
     end_s: float
-    events: int
     overruns: int
-    messages: int
     lost: int
 
 
@@ -135,8 +133,7 @@ class World:
             node.settle()
         return Run(
             scenario=self._plan, pods=self.pods, nodes=[node.record for node in self._nodes], finished=finished,
-            end_s=self.now_s, events=self._timeline.events, overruns=self._overruns, messages=self._bus.sent,
-            lost=self._bus.lost,
+            end_s=self.now_s, overruns=self._overruns, lost=self._bus.lost,
         )  # fmt: skip
 
     def run_until(self, when_s: float) -> None:

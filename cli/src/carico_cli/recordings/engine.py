@@ -48,7 +48,6 @@ class Step:
     level: float
     estimate: base.CapacityEstimate
     innovation: dict[str, float]
-    evaluation: trace.Evaluation | None = None
 
     @property
     def censored(self) -> bool:
@@ -172,7 +171,6 @@ class _Seen:
     level: float
     pods: int
     churning: bool
-    evaluation: trace.Evaluation | None = None
 
 
 class _Steps:
@@ -194,7 +192,6 @@ class _Steps:
             level=seen.level,
             estimate=estimate,
             innovation=self._of(before, seen, estimate) if known and before is not None else {},
-            evaluation=seen.evaluation,
         )
 
     def _of(self, before: base.CapacityEstimate, seen: _Seen, now: base.CapacityEstimate) -> dict[str, float]:
@@ -244,9 +241,7 @@ def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int)
     level, _ = signal.capacity_signal(
         evaluation.usage, evaluation.direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP
     )
-    return _Seen(
-        usage=evaluation.usage, level=level, pods=pods, churning=evaluation.pods is None, evaluation=evaluation
-    )
+    return _Seen(usage=evaluation.usage, level=level, pods=pods, churning=evaluation.pods is None)
 
 
 def _in_time(over: trace.Trace) -> Iterator[tuple[float, messages.Array, trace.Evaluation | None]]:

@@ -47,9 +47,7 @@ class PodFacts:
 class Placed:
     """A decision that bound a Pod. `free`: capacity minus reservations before it, by the advertisement it used."""
 
-    at_s: float
     uid: str
-    node: str
     free: float | None
     threshold: float
     mode: str

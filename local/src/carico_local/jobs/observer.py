@@ -92,9 +92,7 @@ class Observer:
             return
         self.placed.append(
             facts.Placed(
-                at_s=found.ts_ns / 1e9,
                 uid=found.uid,
-                node=found.node,
                 free=found.free,
                 threshold=found.threshold,
                 mode=self._modes.get(found.node, "unknown"),

@@ -28,16 +28,11 @@ class NotARequest(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A client that wants to connect. `user_key`: created by the server for this request, expected in the answer.
-
-    `client_id` is the number that the server gave to its connection.
-    """
+    """A client that wants to connect. `user_key`: created by the server for this request, expected in the answer."""
 
     server_id: str
-    server_name: str
     user_key: str
     token: str
-    client_id: int
     connection: str
     client_name: str
     client_host: str
@@ -58,10 +53,8 @@ def decode_request(text: bytes) -> Request:
         raise NotARequest(f"user_nkey is {error}") from None
     return Request(
         server_id=server_id,
-        server_name=_text(server, "name"),
         user_key=user_key,
         token=_text(_mapping(question, "connect_opts"), "auth_token"),
-        client_id=_number(client, "id"),
         connection=_text(client, "type"),
         client_name=_text(client, "name"),
         client_host=_text(client, "host"),
@@ -140,13 +133,6 @@ def _text(claims: Mapping[str, Any], key: str) -> str:
     found = claims.get(key, "")
     if not isinstance(found, str):
         raise NotARequest(f"{key} is not text")
-    return found
-
-
-def _number(claims: Mapping[str, Any], key: str) -> int:
-    found = claims.get(key)
-    if not isinstance(found, int):
-        raise NotARequest(f"{key} is not a number")
     return found
 
 

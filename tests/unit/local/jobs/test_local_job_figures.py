@@ -25,9 +25,7 @@ def pod(
 
 
 def placed(number: int, *, free: float | None = 2.0) -> facts.Placed:
-    return facts.Placed(
-        at_s=0.0, uid=f"u{number}", node="node-1", free=free, threshold=1.0, mode="measured", waited_s=0.5
-    )
+    return facts.Placed(uid=f"u{number}", free=free, threshold=1.0, mode="measured", waited_s=0.5)
 
 
 def capacity(at_s: float, *, cpu: float = 0.0, memory: float = 0.0) -> facts.AdvertisedCapacity:
