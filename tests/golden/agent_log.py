@@ -4,24 +4,28 @@ The generator writes the same lines from its own plain arithmetic, not from the 
 still compares two implementations. What it cannot show is that the author's agent worked that way.
 """
 
+import dataclasses
 import datetime
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from carico_cli.recordings import author_log, trace
+from carico_cli.recordings import author_log, sample_words, trace
 from carico_core.numerics import signal
 from carico_core.numerics.estimators import base
 
 Array = npt.NDArray[np.float64]
 NUMBER = author_log.NUMBER
 PODS = author_log.PODS
-AgentLog = author_log.AuthorLog
 Evaluation = trace.Evaluation
 numbers = author_log.numbers
+BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
+SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
+WEIGHTS = re.compile(rf"\(fpca\) sumProbU: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
 # The stand-in begins at the time of the recorded logs.
 BEGIN = datetime.datetime(2025, 5, 21, 21, 26, 53, tzinfo=datetime.UTC)
 
@@ -33,9 +37,42 @@ def shared_data() -> pathlib.Path:
     return (pathlib.Path(named) if named else root.parent / "shared" / "data") / "dissertation"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AgentLog(author_log.AuthorLog):
+    """A log, with what a replay computes by itself.
+
+    filtered: (n, columns as logged), in the log's units. models: (U (2, 2), sigma (2,), w (2,)).
+    """
+
+    filtered: Array
+    models: list[tuple[Array, Array, Array]]
+
+
 def parse(lines: Iterable[str]) -> AgentLog:
     """The log of one agent."""
-    return author_log.parse(lines, name="log")
+    every = list(lines)
+    found = author_log.parse(every, name="log")
+    read = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return AgentLog(**read, filtered=np.array(list(_filtered(every))), models=list(_models(every)))
+
+
+def _filtered(lines: Iterable[str]) -> Iterator[list[float]]:
+    for line in lines:
+        if line[27:].startswith("(filter-metrics)"):
+            found = sample_words.columns(line[27:].removeprefix("(filter-metrics)"))
+            assert found is not None, line
+            yield [found[name] for name in sample_words.ordered(found)]
+
+
+def _models(lines: Iterable[str]) -> Iterator[tuple[Array, Array, Array]]:
+    basis, sigma = np.empty((0, 0)), np.empty(0)
+    for line in lines:
+        if found := BASIS.search(line):
+            basis = numbers(found).reshape(2, 2)
+        elif found := SIGMA.search(line):
+            sigma = numbers(found)
+        elif found := WEIGHTS.search(line):
+            yield basis, sigma, numbers(found)
 
 
 # --- the stand-in ---

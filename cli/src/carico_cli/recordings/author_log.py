@@ -21,9 +21,6 @@ STAMP_EXAMPLE = "'2025/05/21 21:26:53.739913 (metrics) ...'"
 DISORDER_S = 0.05
 # More than any node runs: a larger count is a broken line.
 PODS_MOST = 10_000
-BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
-SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
-WEIGHTS = re.compile(rf"\(fpca\) sumProbU: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
 USAGE = re.compile(rf"\(signal\) y: \[{NUMBER} {NUMBER}\]")
 DIRECTION = re.compile(rf"\(signal\) U: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
 LEVEL = re.compile(rf"\((?:calc-signal|remote)\) signal = {NUMBER}")
@@ -50,15 +47,12 @@ class ContainerEvent:
 class AuthorLog:
     """One log. Times are Unix seconds.
 
-    raw: (n, columns) and filtered: (n, columns as logged), in the log's units. models: (U (2, 2), sigma (2,), w (2,)).
-    pod_counts: (time, Pods). api: of the build that also watched the API.
+    raw: (n, columns), in the log's units. pod_counts: (time, Pods). api: of the build that also watched the API.
     """
 
     columns: tuple[str, ...]
     times_s: messages.Array
     raw: messages.Array
-    filtered: messages.Array
-    models: list[tuple[messages.Array, messages.Array, messages.Array]]
     evaluations: list[trace.Evaluation]
     containers: list[ContainerEvent]
     api: list[trace.ApiEvent]
@@ -91,21 +85,16 @@ class _Parser:
         self._lines_each = 1
         self._times: list[float] = []
         self._raw: list[list[float]] = []
-        self._filtered_columns: tuple[str, ...] = ()
-        self._filtered: list[list[float]] = []
-        self._models: list[tuple[messages.Array, messages.Array, messages.Array]] = []
         self._evaluations: list[_Open] = []
         self._containers: list[ContainerEvent] = []
         self._api: list[trace.ApiEvent] = []
         self._counts: list[tuple[float, int]] = []
-        self._basis = np.empty((0, 0))
-        self._sigma = np.empty(0)
         self._usage = np.empty(0)
         self._readers: Mapping[str, Callable[[str, float], None]] = {
-            "(metrics)": self._sample, "(filter-metrics)": self._filter, "(fpca)": self._model,
-            "(signal)": self._signal, "(calc-signal)": self._estimate, "(remote)": self._estimate,
-            "(capacity)": self._capacity, "(two-kalman-1d)": self._estimate, "(kalman-2d)": self._estimate,
-            "(kalman-1d)": self._estimate, "(cache)": self._container, "(api)": self._api_event,
+            "(metrics)": self._sample, "(signal)": self._signal, "(calc-signal)": self._estimate,
+            "(remote)": self._estimate, "(capacity)": self._capacity, "(two-kalman-1d)": self._estimate,
+            "(kalman-2d)": self._estimate, "(kalman-1d)": self._estimate, "(cache)": self._container,
+            "(api)": self._api_event,
         }  # fmt: skip
 
     def take(self, line: str) -> None:
@@ -140,8 +129,6 @@ class _Parser:
             columns=self._columns,
             times_s=np.array(self._times),
             raw=np.array(self._raw),
-            filtered=np.array(self._filtered).reshape(len(self._filtered), len(self._filtered_columns)),
-            models=self._models,
             evaluations=[found.closed() for found in self._evaluations],
             containers=self._containers,
             api=self._api,
@@ -184,22 +171,6 @@ class _Parser:
         self._lines_each = max(self._lines_each, sample.lines)
         self._times.append(sample.at_s)
         self._raw.append([sample.values[name] for name in names])
-
-    def _filter(self, line: str, _: float) -> None:
-        found = sample_words.columns(line[27:].removeprefix("(filter-metrics)"))
-        if found is not None:
-            names = sample_words.ordered(found)
-            self._filtered_columns = self._filtered_columns or names
-            if names == self._filtered_columns:
-                self._filtered.append([found[name] for name in names])
-
-    def _model(self, line: str, _: float) -> None:
-        if found := BASIS.search(line):
-            self._basis = numbers(found).reshape(2, 2)
-        elif found := SIGMA.search(line):
-            self._sigma = numbers(found)
-        elif found := WEIGHTS.search(line):
-            self._models.append((self._basis, self._sigma, numbers(found)))
 
     def _signal(self, line: str, at_s: float) -> None:
         if found := USAGE.search(line):
