@@ -5,7 +5,7 @@ import contextlib
 import json
 import pathlib
 
-from carico_auth import ended_pods, server_config
+from carico_auth import connections, server_config
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import accounts, roles
@@ -48,13 +48,13 @@ async def _check(servers: list[nats_server.NatsServer], keys: pathlib.Path) -> N
         async with asyncio.timeout(waiting.WAIT_S):
             # Until the servers have found each other.
             while len(found) < len(servers):
-                question = json.dumps({"auth": True, "limit": ended_pods.PAGE, "offset": 0}).encode()
+                question = json.dumps({"auth": True, "limit": connections.PAGE, "offset": 0}).encode()
                 answers = await auth.request_all(accounts.connections(accounts.Account.CORE), question, within_s=0.5)
                 found = {
                     page["server"]["id"]: [each["cid"] for each in page["data"]["connections"]]
                     for page in map(json.loads, answers)
                 }
-                assert all(ended_pods.parse_page(answer) == ([], False) for answer in answers), "none is of a Pod"
+                assert all(connections.parse_page(answer) == ([], False) for answer in answers), "none is of a Pod"
         assert [len(clients) for clients in found.values()] == [1, 1]
         for server, (client,) in found.items():
             subject = accounts.KICK_SUBJECTS.replace("*", server)

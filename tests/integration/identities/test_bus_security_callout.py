@@ -15,7 +15,7 @@ import pytest
 from nats.aio import transport
 from nats.errors import Error as NatsError
 
-from carico_auth import ended_pods
+from carico_auth import connections, ended_pods
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
@@ -137,7 +137,7 @@ async def test_a_client_whose_pod_is_gone_is_disconnected(site: security_site.Si
                 await asyncio.to_thread(callout.start)
         site.api.delete_pods_of(left)
         # Two rounds after the time that a slow watch is given.
-        deadline_s = ended_pods.SETTLE_S + 2 * ended_pods.EVERY_S + waiting.WAIT_S
+        deadline_s = ended_pods.SETTLE_S + 2 * connections.EVERY_S + waiting.WAIT_S
         await waiting.until(lambda: leaving.client.is_closed, within_s=deadline_s)
         assert staying.connected
 
@@ -147,6 +147,25 @@ async def test_a_client_whose_pod_is_gone_is_disconnected(site: security_site.Si
         # It is written after NATS has answered, and the client may see its end before that.
         await waiting.until(lambda: any(left in line for line in said()))
     assert not any("staying" in line for line in said())
+
+
+async def test_an_agent_that_sends_far_too_much_is_disconnected_and_stays_out(site: security_site.Site) -> None:
+    settings, before = site.settings(site.api.token(AGENT, node="flooding")), refusals(site, "flood")
+    async with site.joined(roles.Role.AGENT, "staying") as staying:
+        async with security_site.raw(settings) as flooding:
+            until_s = time.monotonic() + 4.0 * (2.0 * connections.EVERY_S)
+            while not flooding.client.is_closed and time.monotonic() < until_s:
+                with contextlib.suppress(NatsError):
+                    for _ in range(1000):
+                        await flooding.client.publish(subjects.capacity("flooding"), b"x")
+                    await flooding.client.flush()
+            assert flooding.client.is_closed
+        with pytest.raises(NatsError, match="Authorization Violation"):
+            async with security_site.raw(settings):
+                raise AssertionError("let in")
+        assert refusals(site, "flood") == before + 1
+        assert staying.connected
+    assert any("sends far too much" in each.log.read_text() for each in site.callouts)
 
 
 def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:

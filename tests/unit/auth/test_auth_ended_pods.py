@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from carico_auth import ended_pods, instruments, policy
+from carico_auth import connections, ended_pods, instruments, policy
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, memory_kube
 from carico_core.runtime.observe import metrics
@@ -56,7 +56,7 @@ class Servers:
 
     def _page(self, server: str, clients: dict[int, tuple[str, float]], offset: int, limit: int) -> bytes:
         listed = [
-            {"cid": client, "authorized_user": name, "start": shown(since_s)}
+            {"cid": client, "authorized_user": name, "start": shown(since_s), "in_msgs": 1, "in_bytes": 10}
             for client, (name, since_s) in sorted(clients.items())[offset : offset + limit]
         ]
         data = {
@@ -79,9 +79,10 @@ class Made:
         self.clock = clocks.FakeClock()
         self.servers = Servers(self.clock)
         self.metrics = metrics.Metrics("auth")
-        self.ended = ended_pods.EndedPods(
-            memory_kube.MemoryKube(), lambda: self.servers, instruments.Instruments(self.metrics, clock=self.clock),
-            namespaces={"carico"}, clock=self.clock,
+        self.ended = ended_pods.EndedPods(memory_kube.MemoryKube(), namespaces={"carico"}, clock=self.clock)
+        self.connections = connections.Connections(
+            lambda: self.servers, instruments.Instruments(self.metrics, clock=self.clock), clock=self.clock,
+            rules={connections.Fault.POD_GONE: self.ended.ended},
         )  # fmt: skip
         self.show("u1", "u2")
         for number, uid in enumerate(("u1", "u1", "u2")):
@@ -105,11 +106,11 @@ class Made:
         if is_fresh:
             self.ended.freshness["carico"].note()
         self.servers.kicked.clear()
-        await self.ended.sweep()
+        await self.connections.sweep()
         return list(self.servers.kicked)
 
     def disconnected(self) -> float | None:
-        return self.metrics.registry.get_sample_value("carico_auth_disconnected_total")
+        return self.metrics.registry.get_sample_value("carico_auth_disconnected_total", {"reason": "pod_gone"})
 
 
 async def test_the_clients_of_a_pod_that_is_gone_are_disconnected_once() -> None:
@@ -124,34 +125,21 @@ async def test_the_clients_of_a_pod_that_is_gone_are_disconnected_once() -> None
 async def test_a_replica_that_has_just_started_disconnects_what_another_one_let_in() -> None:
     made = Made()
     made.clock.advance(SETTLED_S)
-    started = ended_pods.EndedPods(
-        memory_kube.MemoryKube(), lambda: made.servers,
-        instruments.Instruments(metrics.Metrics("auth"), clock=made.clock), namespaces={"carico"}, clock=made.clock,
+    started = ended_pods.EndedPods(memory_kube.MemoryKube(), namespaces={"carico"}, clock=made.clock)
+    looking = connections.Connections(
+        lambda: made.servers, instruments.Instruments(metrics.Metrics("auth"), clock=made.clock), clock=made.clock,
+        rules={connections.Fault.POD_GONE: started.ended},
     )  # fmt: skip
-    await started.sweep()
+    await looking.sweep()
     assert made.servers.kicked == [], "it has no list of Pods yet"
     started.take("carico", list_watch.Listed(objects=["u1"], resource_version="1"))
     started.freshness["carico"].note()
-    assert started.is_due()
-    await started.sweep()
+    await looking.sweep()
     assert made.servers.kicked == [2]
 
 
-async def test_connections_are_looked_at_often_only_after_the_end_of_a_pod() -> None:
-    made = Made()
-    made.clock.advance(ended_pods.AFTER_END_S)
-    assert not made.ended.is_due()
-    made.delete("u1")
-    made.clock.advance(ended_pods.AFTER_END_S - 1.0)
-    assert made.ended.is_due()
-    made.servers.silent = ["NABC"]
-    await made.sweep()
-    made.clock.advance(2.0)
-    assert made.ended.is_due(), "while there are some that could not be disconnected"
-
-
 async def test_connections_beyond_the_first_page_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_pods, "PAGE", 2)
+    monkeypatch.setattr(connections, "PAGE", 2)
     made = Made()
     for number in range(3, 8):
         made.let_in(number, "u3" if number in (4, 7) else "u1")
@@ -163,7 +151,7 @@ async def test_connections_beyond_the_first_page_are_found(monkeypatch: pytest.M
 async def test_a_server_that_reports_an_error_hides_no_connections_of_other_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ended_pods, "PAGE", 2)
+    monkeypatch.setattr(connections, "PAGE", 2)
     made = Made()
     made.delete("u2")
     made.clock.advance(SETTLED_S)
@@ -265,4 +253,4 @@ async def test_a_client_that_has_left_by_itself_is_not_counted(answer: bytes) ->
 )  # fmt: skip
 def test_an_answer_that_lists_no_connections_is_refused(answer: bytes | dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected a list of connections"):
-        ended_pods.parse_page(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+        connections.parse_page(answer if isinstance(answer, bytes) else json.dumps(answer).encode())

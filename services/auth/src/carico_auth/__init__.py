@@ -2,7 +2,9 @@
 
 - `app`            one replica: request in, review, answer out
 - `reviews`        TokenReview at the Kubernetes API, with a short cache
-- `ended_pods`     disconnects the clients of Pods that are gone
+- `connections`    looks at all connections, and ends those of
+- `ended_pods`     Pods that are gone, and of
+- `floods`         clients that send far too much
 - `policy`         identity -> role and permissions; pure
 - `nats_jwt`       the JWTs of nats-server's callout protocol; pure
 - `arrangements`   configurations with the callout or with static keys

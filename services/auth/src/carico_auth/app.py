@@ -5,7 +5,7 @@ A client learns only that it is refused; the reason goes to our log and counter,
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from carico_auth import instruments, nats_jwt, policy, reviews
@@ -41,12 +41,15 @@ class Callout:
     def __init__(
         self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
         accounts: Mapping[policy.ServiceAccount, roles.Role], clock: clocks.Clock,
+        refuse: Callable[[policy.Grant], policy.Refusal | None] = lambda _: None,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:  # fmt: skip
+        """`refuse` returns why a client with a good token is not let in all the same, if it is not."""
         self._reviewer = reviewer
         self._keys = keys
         self._counted = counted
         self._accounts = dict(accounts)
+        self._refuse = refuse
         self._answer_within_s = answer_within_s
         self._pace = policy.ConnectionPace()
         self._clock = clock
@@ -85,7 +88,7 @@ class Callout:
         decided = policy.decide(verdict, self._accounts, connection=request.connection)
         if isinstance(decided, policy.Refusal):
             return decided
-        return self._pace.refuse(decided, now_s=self._clock.monotonic_s()) or decided
+        return self._refuse(decided) or self._pace.refuse(decided, now_s=self._clock.monotonic_s()) or decided
 
     def _opened(self, payload: bytes, server_key: str) -> bytes:
         if self._keys.sealer is None:

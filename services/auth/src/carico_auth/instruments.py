@@ -18,7 +18,9 @@ class Instruments:
     def __init__(self, metrics: metric.Metrics, *, clock: clocks.Clock) -> None:
         self.grants = metrics.counter("grants", "clients accepted", ("role",))
         self.refusals = metrics.counter("refusals", "clients refused", ("reason",))
-        self.disconnected = metrics.counter("disconnected", "clients disconnected because their Pod is gone")
+        self.disconnected = metrics.counter(
+            "disconnected", "clients disconnected: their Pod is gone, or they sent far too much", ("reason",)
+        )
         self.dropped = metrics.counter("dropped", "requests without an answer because there were too many")
         self.answer_s = metrics.histogram("answer_seconds", "time to answer a request", buckets=ANSWER_BUCKETS)
         self._clock = clock

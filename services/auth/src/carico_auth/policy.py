@@ -28,6 +28,7 @@ class Refused(enum.StrEnum):
     API_REFUSES = "api_refuses"
     TOO_LATE = "too_late"
     TOO_OFTEN = "too_often"
+    FLOOD = "flood"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 from collections.abc import Callable, Mapping
 
-from carico_auth import app, ended_pods, instruments, reviews
+from carico_auth import app, connections, ended_pods, floods, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_bus
@@ -42,13 +42,17 @@ async def serve(
         logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
         reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
         accounts = chosen.accounts()
-        ended = ended_pods.EndedPods(
-            api, lambda: listening[0] if listening else None, counted,
-            namespaces={account.namespace for account in accounts}, clock=clock,
+        ended = ended_pods.EndedPods(api, namespaces={account.namespace for account in accounts}, clock=clock)
+        flooding = floods.Floods(clock=clock)
+        looking = connections.Connections(
+            lambda: listening[0] if listening else None, counted, clock=clock,
+            rules={connections.Fault.POD_GONE: ended.ended, connections.Fault.FLOOD: flooding.flooding},
         )  # fmt: skip
-        callout = app.Callout(reviewer, keys, counted, accounts=accounts, clock=clock)
+        callout = app.Callout(reviewer, keys, counted, accounts=accounts, clock=clock, refuse=flooding.refuse)
         answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
-        await tasks.until(stop, callout=answering, pods=ended.run_forever())
+        await tasks.until(
+            stop, callout=answering, pods=ended.follow_forever(), connections=looking.run_forever()
+        )  # fmt: skip
 
 
 def read_keys(chosen: setting.AuthSettings) -> app.Keys:

@@ -1,0 +1,83 @@
+"""Who is disconnected for what it sends, and for how long an agent stays out."""
+
+import pytest
+
+from carico_auth import connections, floods, policy
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import accounts, roles
+
+AGENTS, READERS = accounts.Account.AGENTS, accounts.Account.READERS
+LOOK_S = connections.EVERY_S
+# What a sender may send between two looks.
+MOST = int(floods.MOST_MESSAGES_S * LOOK_S)
+
+
+def sent(
+    client: int, messages: int, *, identity: str = "agent/n1", size_bytes: int = 0, age_s: float = 100.0
+) -> connections.Connection:
+    pod = policy.PodOf(identity=identity, namespace="carico", uid="u1")
+    return connections.Connection(
+        server_id="N", client_id=client, pod=pod, age_s=age_s, messages=messages, size_bytes=size_bytes
+    )
+
+
+def grant(name: str) -> policy.Grant:
+    return policy.Grant(
+        name=name, role=roles.Role.AGENT, account=policy.ServiceAccount("carico", "carico-agent"), node="n1",
+        pod_uid="u1", permissions=roles.permissions(roles.Role.AGENT, "n1"), expires_s=0,
+    )  # fmt: skip
+
+
+def numbers(found: object) -> list[int]:
+    return [each.client_id for each in found]  # type: ignore[attr-defined]
+
+
+def test_an_agent_that_floods_is_named_and_stays_out_for_a_while() -> None:
+    clock = clocks.FakeClock()
+    made = floods.Floods(clock=clock)
+    old = 10 * MOST
+    assert numbers(made.flooding(AGENTS, [sent(1, old, age_s=1e6), sent(2, 5, identity="agent/n2")])) == []
+    again = [sent(1, old + MOST + 1, age_s=1e6 + LOOK_S), sent(2, 5 + MOST, identity="agent/n2", age_s=100.0 + LOOK_S)]
+    assert numbers(made.flooding(AGENTS, again)) == [1]
+    refusal = made.refuse(grant("agent/n1"))
+    assert refusal is not None and refusal.reason is policy.Refused.FLOOD
+    assert made.refuse(grant("agent/n2")) is None
+    clock.advance(floods.REFUSED_S)
+    assert made.refuse(grant("agent/n1")) is None
+
+
+def test_bytes_count_too() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    most = int(floods.MOST_BYTES_S * LOOK_S)
+    list(made.flooding(AGENTS, [sent(1, 1), sent(2, 1, identity="agent/n2")]))
+    again = [
+        sent(1, 9, size_bytes=most + 1, age_s=100.0 + LOOK_S),
+        sent(2, 9, size_bytes=most, identity="agent/n2", age_s=100.0 + LOOK_S),
+    ]
+    assert numbers(made.flooding(AGENTS, again)) == [1]
+
+
+def test_all_connections_of_an_agent_count_together_and_end() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    part = MOST // 2 + 1
+    found = [sent(1, part, age_s=LOOK_S), sent(2, part, age_s=LOOK_S), sent(3, 1, identity="agent/n2", age_s=LOOK_S)]
+    assert numbers(made.flooding(AGENTS, found)) == [1, 2]
+
+
+def test_readers_share_an_identity_and_count_alone() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    readers = {"identity": "reader/carico/carico-web", "age_s": LOOK_S}
+    found = [sent(1, MOST + 1, **readers), *(sent(number, MOST // 2, **readers) for number in (2, 3, 4))]  # type: ignore[arg-type]
+    assert numbers(made.flooding(READERS, found)) == [1]
+    assert made.refuse(grant("reader/carico/carico-web")) is None, "the others of that name may come"
+
+
+@pytest.mark.parametrize("age_s", [0.0, 0.01, 0.5])
+def test_what_comes_right_after_a_connection_is_no_flood(age_s: float) -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    assert numbers(made.flooding(AGENTS, [sent(1, int(floods.MOST_MESSAGES_S), age_s=age_s)])) == []
+
+
+def test_services_may_send_as_much_as_they_need() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    assert numbers(made.flooding(accounts.Account.CORE, [sent(1, 100 * MOST, age_s=1.0)])) == []
