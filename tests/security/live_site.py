@@ -128,10 +128,11 @@ class LiveSite:
             assert process.poll() is None, f"{name} ended: {self.logs()}"
 
     def hears_honest_nodes(self) -> bool:
-        """Return whether the scheduler has new reports of all honest nodes."""
+        """Return whether the scheduler has new reports of all honest nodes, and the aggregator answers."""
         try:
             # Asked again: the one that is asked may have just been disconnected.
             nodes = self.ask("scheduler", "capacity.list", within_s=2.0)["nodes"]
+            self.ask("aggregator", "nodes.list", within_s=2.0)
         except (TimeoutError, orjson.JSONDecodeError, KeyError, raw_client.Closed):
             return False
         return {row["node"] for row in nodes if row["freshness"] == "fresh"} >= set(HONEST)
