@@ -36,13 +36,13 @@ from carico_local.cluster import processes
 SERIAL = (
     "tests/integration/agents/test_agent_cgroups.py", "tests/integration/nodes/test_node_load.py",
     "tests/security/test_security_bus_load.py", "tests/e2e/test_e2e_compare_applications.py",
+    "tests/chaos/test_chaos_nemesis.py",
 )  # fmt: skip
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Files that take longer than half a minute are first, so that no worker ends long after the others.
 LONG = (
-    "tests/chaos/test_chaos_nemesis.py", "tests/integration/scheduler/test_scheduler_sharing.py",
-    "tests/e2e/test_e2e_cluster.py", "tests/chaos/test_chaos_claims.py",
-    "tests/integration/scheduler/test_scheduler_leadership.py",
+    "tests/integration/scheduler/test_scheduler_sharing.py", "tests/e2e/test_e2e_cluster.py",
+    "tests/chaos/test_chaos_claims.py", "tests/integration/scheduler/test_scheduler_leadership.py",
     "tests/integration/identities/test_bus_security_callout.py", "tests/integration/cluster/test_docs_pages.py",
     "tests/e2e/test_e2e_preemption.py", "tests/chaos/test_chaos_faults.py",
     "tests/integration/services/test_aggregator_replicas.py", "tests/integration/identities/test_bus_bad_input.py",
