@@ -20,8 +20,8 @@ from carico_local.kubelets import programs
 from tests.tools import chromium, debian, kubernetes, observe
 from tests.tools.docker import docker_engine, images
 
-# Tests run meanwhile and have priority, but not all of it: what uses the programs would run alone at the end.
-NICE = 5
+# Tests run meanwhile and have priority.
+NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
 PROGRAMS = (
     ("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES), ("helm",),
