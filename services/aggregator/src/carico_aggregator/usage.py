@@ -226,25 +226,10 @@ class Usages:
 
     def _forget_old(self, now_ns: int) -> None:
         seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
-        old = [name for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS >= FORGET_S]
-        over = len(self._classes) - len(old) - CLASSES_MOST
-        if over > 0:
-            gone = set(old)
-            old += _crowding({name: at_ns for name, at_ns in seen_ns.items() if name not in gone}, over)
-        for name in old:
+        recent = {name: last_ns for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS < FORGET_S}
+        for name in seen_ns.keys() - set(names.largest(recent, CLASSES_MOST)):
             self._changed.add(_key(name))
             del self._classes[name]
-
-
-def _crowding(seen_ns: Mapping[str, int], count: int) -> list[str]:
-    """Return so many classes of the namespaces with most of them, those seen longest ago.
-
-    A tenant can give each Pod a class of its own; that must not cost the other tenants what was learnt of theirs.
-    """
-    newest_first: dict[str, list[str]] = {}
-    for name in sorted(seen_ns, key=lambda name: (seen_ns[name], name), reverse=True):
-        newest_first.setdefault(names.namespace_of(name), []).append(name)
-    return [max(newest_first.values(), key=len).pop() for _ in range(count)]
 
 
 def _most(node: messages.Entry) -> dict[str, float]:

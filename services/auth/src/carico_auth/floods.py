@@ -5,7 +5,6 @@ what it likes; the services refuse and count what is wrong in it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from carico_auth import connections, policy
 from carico_core.runtime.process import clock as clocks
@@ -21,18 +20,12 @@ REFUSED_S = 60.0
 WATCHED = (accounts.Account.AGENTS, accounts.Account.READERS)
 
 
-class _Sent(NamedTuple):
-    messages: int
-    size_bytes: int
-    age_s: float
-
-
 class Floods:
-    """What each connection had sent at the last look, and who is not let in."""
+    """Each connection as it was at the last look, and who is not let in."""
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self._clock = clock
-        self._before: dict[accounts.Account, dict[tuple[str, int], _Sent]] = {}
+        self._before: dict[accounts.Account, dict[tuple[str, int], connections.Connection]] = {}
         # Until when, by identity.
         self._refused: dict[str, float] = {}
 
@@ -46,14 +39,14 @@ class Floods:
         if account not in WATCHED:
             return
         before = self._before.get(account, {})
-        self._before[account] = {_key(each): _Sent(each.messages, each.size_bytes, each.age_s) for each in found}
+        self._before[account] = {_key(each): each for each in found}
         is_agents = account is accounts.Account.AGENTS
+        senders = [each.pod.identity if is_agents else _key(each) for each in found]
         shares: dict[object, float] = {}
-        for each in found:
-            sender = each.pod.identity if is_agents else _key(each)
+        for sender, each in zip(senders, found, strict=True):
             shares[sender] = shares.get(sender, 0.0) + _share(each, before.get(_key(each)))
-        for each in found:
-            if shares[each.pod.identity if is_agents else _key(each)] > 1.0:
+        for sender, each in zip(senders, found, strict=True):
+            if shares[sender] > 1.0:
                 if is_agents:
                     self._refused[each.pod.identity] = self._clock.monotonic_s() + REFUSED_S
                 yield each
@@ -71,9 +64,11 @@ def _key(connection: connections.Connection) -> tuple[str, int]:
     return connection.server_id, connection.client_id
 
 
-def _share(now: connections.Connection, before: _Sent | None) -> float:
-    """Return how much a connection has sent since then, as a share of the most."""
-    since = before or _Sent(0, 0, 0.0)
-    seconds = max(now.age_s - since.age_s, LEAST_S)
-    messages_s, bytes_s = (now.messages - since.messages) / seconds, (now.size_bytes - since.size_bytes) / seconds
-    return max(messages_s / MOST_MESSAGES_S, bytes_s / MOST_BYTES_S)
+def _share(now: connections.Connection, before: connections.Connection | None) -> float:
+    """Return how much a connection has sent since then, or since it began, as a share of the most."""
+    messages, size_bytes, seconds = now.messages, now.size_bytes, now.age_s
+    if before is not None:
+        messages, size_bytes, seconds = (
+            messages - before.messages, size_bytes - before.size_bytes, seconds - before.age_s,
+        )  # fmt: skip
+    return max(messages / MOST_MESSAGES_S, size_bytes / MOST_BYTES_S) / max(seconds, LEAST_S)

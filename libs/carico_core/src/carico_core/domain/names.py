@@ -184,16 +184,16 @@ def namespace_of(pod_class: str) -> str:
     return pod_class.partition("/")[2].partition("/")[0]
 
 
-def largest(pods: Mapping[str, int], count: int) -> list[str]:
-    """Return the `count` classes with most Pods; of each namespace as many as of any other that has more.
+def largest(sizes: Mapping[str, int], count: int) -> list[str]:
+    """Return the `count` classes with most Pods, or seen last; of each namespace as many as of any other that has more.
 
     A tenant can give each Pod a class of its own; that must not cost the other tenants what was learnt of theirs.
-    Classes without Pods come last.
+    `sizes`: Pods, or times. Classes with none come last.
 
     >>> largest({"Job/a/w": 9, "Job/a/x": 8, "Job/a/y": 7, "Job/b/z": 1}, 3)
     ['Job/a/w', 'Job/b/z', 'Job/a/x']
     """
-    ranked = sorted(pods, key=lambda name: (-pods[name], name))
+    ranked = sorted(sizes, key=lambda name: (-sizes[name], name))
     if len(ranked) <= count:
         return ranked
     seen: collections.Counter[str] = collections.Counter()
@@ -202,7 +202,7 @@ def largest(pods: Mapping[str, int], count: int) -> list[str]:
         namespace = namespace_of(name)
         turns[name] = seen[namespace]
         seen[namespace] += 1
-    return sorted(ranked, key=lambda name: (pods[name] <= 0, turns[name]))[:count]
+    return sorted(ranked, key=lambda name: (sizes[name] <= 0, turns[name]))[:count]
 
 
 def _class_by(namespace: str, labels: Mapping[str, str], owner: tuple[str, str] | None, image: str) -> str:

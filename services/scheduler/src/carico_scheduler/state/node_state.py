@@ -108,17 +108,12 @@ class NodeState:
 
         `claim`: namespace and name of the claim that has, which only Pods that use it may wait for.
         """
-
-        def may_help(demand: demands.Demand) -> bool:
-            uses = (demand.constraints or constraints.NONE).volume_claims
-            return any(claim is None or (use.namespace, use.name) == claim for use in uses)
-
-        self.queue.unpark_if(may_help)
+        self._try_users_of(claim)
         self.on_volumes(claim)
 
     def volume_changed(self, name: str) -> None:
         """Try Pods that wait for volumes again: this one has changed, or is gone."""
-        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
+        self._try_users_of(None)
         volume = self.fleet.storage.volumes.find(name)
         if volume is None:
             self.on_volumes(None)
@@ -177,6 +172,15 @@ class NodeState:
             del self._strangers[oldest]
             self.heard.pop(oldest, None)
             self.reservations.forget_node(oldest)
+
+    def _try_users_of(self, claim: tuple[str, str] | None) -> None:
+        """Try Pods again that use a claim; None: any."""
+
+        def may_help(demand: demands.Demand) -> bool:
+            uses = (demand.constraints or constraints.NONE).volume_claims
+            return any(claim is None or (use.namespace, use.name) == claim for use in uses)
+
+        self.queue.unpark_if(may_help)
 
 
 def _may_take(row: snapshot.NodeRow, demand: demands.Demand) -> bool:
