@@ -82,6 +82,7 @@ CASES: dict[str, tuple[Change, movable.Stays]] = {
     "young": (of_pod(created_at_s=world.NOW_S - 599.0), movable.Stays.YOUNG),
     "leaving": (of_known(annotations={objects.LEAVES_FOR: "x"}), movable.Stays.MOVING),
     "rollout": (deployment(unsettled="it is being rolled out"), movable.Stays.ROLLOUT),
+    "recreate": (deployment(recreates=True), movable.Stays.CONTROLLER),
     "sibling": (sibling, movable.Stays.ROLLOUT),
     "local-volume": (of_known(local_volume="cache"), movable.Stays.VOLUME),
     "claim": (
@@ -125,6 +126,14 @@ def test_a_pod_stays_for_a_reason(name: str) -> None:
 def test_every_reason_has_a_case() -> None:
     others = {movable.Stays.EXCLUDED, movable.Stays.FAILED, movable.Stays.AUTOSCALER}
     assert {why for _, why in CASES.values()} == set(movable.Stays) - others
+
+
+def test_two_pods_of_a_deployment_that_recreates_never_run_at_once() -> None:
+    known = world.make({"node-a": 4.0})
+    (pod,) = world.deploy(known, "web", ["node-a"])
+    deployment(recreates=True)(known, pod)
+    found = {mode: world.judge(known, mode=mode).why_not(pod) for mode in movable.Mode}
+    assert [mode for mode, why in found.items() if why is not None] == [movable.Mode.SURGE]
 
 
 def test_a_pod_whose_move_has_failed_rests() -> None:

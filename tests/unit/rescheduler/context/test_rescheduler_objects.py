@@ -102,6 +102,14 @@ def test_a_deployment_at_rest_has_all_replicas_of_its_newest_template(status: di
     assert bool(found.unsettled) is bool(part) and part in found.unsettled
 
 
+@pytest.mark.parametrize(
+    ("strategy", "recreates"), [({"type": "Recreate"}, True), ({"type": "RollingUpdate"}, False), (None, False)]
+)
+def test_a_deployment_says_whether_it_recreates(strategy: dict[str, str] | None, recreates: bool) -> None:
+    metadata = {"namespace": "default", "name": "web", "uid": "u"}
+    assert objects.parse_deployment({"metadata": metadata, "spec": {"strategy": strategy}}).recreates is recreates
+
+
 def test_only_a_deployment_is_one() -> None:
     owner = {"kind": "Rollout", "name": "web", "uid": "u", "controller": True}
     found = objects.parse_replica_set({"metadata": {**REPLICA_SET["metadata"], "ownerReferences": [owner]}, "spec": {}})

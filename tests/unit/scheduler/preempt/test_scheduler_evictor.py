@@ -79,6 +79,15 @@ async def test_all_victims_go_and_the_condition_names_the_scheduler_that_evicts(
     assert {each["message"] for each in conditions} == {"carico: preempting to accommodate a higher priority pod"}
 
 
+async def test_the_condition_states_the_generation_of_its_pod_where_there_is_one() -> None:
+    desk = Desk()
+    first, *others = desk.nomination.victims
+    desk.nomination.victims = (first._replace(generation=3), *others)
+    await desk.run()
+    conditions = [body["status"]["conditions"][0] for _, body in desk.sent if "conditions" in body.get("status", {})]
+    assert [each.get("observedGeneration") for each in conditions] == [3] + [None] * (VICTIMS - 1)
+
+
 async def test_no_request_is_sent_after_the_term() -> None:
     desk = Desk()
 

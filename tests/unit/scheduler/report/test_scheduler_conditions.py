@@ -92,6 +92,32 @@ def test_it_is_written_once_while_the_cause_stays_and_again_when_it_changes() ->
     objects.run_fast(main())
 
 
+def test_it_states_the_generation_of_the_pod_of_which_it_speaks_and_is_written_again_for_the_next() -> None:
+    """As kube-scheduler 1.36 does (KEP-5067)."""
+
+    async def main() -> None:
+        desk = Desk()
+        made = objects.pod_object("pod-0")
+        made["metadata"]["generation"] = 1
+        desk.kube.objects.create("pods", made, "test")
+        waiting = desk.see()
+        await asyncio.sleep(3.0)
+        assert desk.note(waiting)
+        await desk.write()
+        pod = desk.pod()
+        assert [each["observedGeneration"] for each in pod["status"]["conditions"]] == [1]
+        pod["metadata"]["generation"] = 2
+        desk.kube.objects.update("pods", ("default", "pod-0"), pod, "test")
+        await asyncio.sleep(notices.CHANGE_EVERY_S)
+        assert desk.note(desk.see())
+        await desk.write()
+        found = desk.condition()
+        assert found is not None
+        assert found["observedGeneration"] == 2
+
+    objects.run_fast(main())
+
+
 def test_a_young_pod_and_one_that_a_node_may_still_take_have_none() -> None:
     async def main() -> None:
         desk = Desk()

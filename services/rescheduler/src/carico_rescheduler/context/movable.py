@@ -119,7 +119,12 @@ class Judge:
             owner = replica_set.owner or "nothing"
             detail = f"its ReplicaSet is controlled by {owner}: --mode {self.policy.mode.value} needs a Deployment"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
-        return self._by_pinning(deployment) if self.policy.mode is Mode.NODE_SELECTOR else None
+        if self.policy.mode is Mode.NODE_SELECTOR:
+            return self._by_pinning(deployment)
+        if not deployment.recreates:
+            return None
+        detail = f"its Deployment's strategy is Recreate: --mode {Mode.EVICT.value} would end the old Pod first"
+        return Skipped(why=Stays.CONTROLLER, detail=detail)
 
     def _by_pinning(self, deployment: objects.Deployment) -> Skipped | None:
         if deployment.replicas != 1:

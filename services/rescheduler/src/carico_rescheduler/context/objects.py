@@ -112,7 +112,10 @@ class ReplicaSet:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A Deployment. `unsettled`: why it is not at rest; empty if it is. `pinned`: see `PINNED`."""
+    """A Deployment. `unsettled`: why it is not at rest; empty if it is. `pinned`: see `PINNED`.
+
+    `recreates`: its strategy is Recreate, so that no new Pod of it may run before the old one has ended.
+    """
 
     namespace: str
     name: str
@@ -120,6 +123,7 @@ class Deployment:
     replicas: int
     unsettled: str
     pinned: str
+    recreates: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +199,7 @@ def parse_deployment(obj: Object) -> Deployment:
         replicas=_replicas(spec),
         unsettled=_unsettled(metadata, spec, status),
         pinned=_marks(metadata).get(PINNED, ""),
+        recreates=fields.optional(fields.mapping(spec, "strategy"), "type", "spec.strategy.") == "Recreate",
     )
 
 

@@ -158,7 +158,7 @@ class Evictor:
         """Set the condition that states why the victim ends: controllers do not count it as a failure of its own."""
         condition = {
             "type": _CONDITION, "status": "True", "reason": cause.reason, "message": cause.message,
-            "lastTransitionTime": instants.format_time(self._clock.wall_ns()),
+            "lastTransitionTime": instants.format_time(self._clock.wall_ns()), **api_objects.observed(victim),
         }  # fmt: skip
         await api_actions.patch_pod_status(
             self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, status={"conditions": [condition]}

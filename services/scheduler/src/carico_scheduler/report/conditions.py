@@ -71,10 +71,12 @@ class Conditions:
         reason = self._reason(waiting, verdict, now_s)
         if reason is None:
             return False
+        # The condition states of which generation of the Pod it speaks.
+        reasons = reasons | {reason, f"generation {waiting.pod.generation}"}
         said = explain.reasons_in(waiting.pod.unscheduled_message)
         if waiting.pod.unscheduled_reason == reason and said == explain.reasons_in(text):
-            notices.inherit(waiting, "condition", now_s, reasons | {reason})
-        if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
+            notices.inherit(waiting, "condition", now_s, reasons)
+        if not notices.is_due(waiting, "condition", now_s, reasons=reasons, again_s=math.inf):
             return False
         lost = self._wishes.put(waiting.pod.namespace, waiting.pod.uid, _Wish(reason, text, waiting))
         if lost is not None:
@@ -108,7 +110,10 @@ class Conditions:
         if not self._may_write():
             self._put_off(waiting)
             return
-        condition = {"type": api_objects.POD_SCHEDULED, "status": "False", "reason": wish.reason, "message": wish.text}
+        condition = {
+            "type": api_objects.POD_SCHEDULED, "status": "False", "reason": wish.reason, "message": wish.text,
+            **api_objects.observed(pod),
+        }  # fmt: skip
         if not pod.unscheduled_reason:
             # The time of the last change of `status`, not of the reason.
             condition["lastTransitionTime"] = instants.format_time(self._clock.wall_ns())

@@ -18,10 +18,10 @@ class World(claims_world.World):
         self.kube.objects.create("nodes", objects.node_object(claims_world.NODE), "test")
         made = self.kube.objects.create("pods", objects.pod_object("p"), "test")
         self.uid = str(made["metadata"]["uid"])
-        pod = objects.make_pod("p", uid=self.uid)
+        self.pods = {self.uid: objects.make_pod("p", uid=self.uid)}
         self.janitor = janitor.Janitor(
             self.ledger, self.commits, api=self.kube, clock=self.clock, may_commit=lambda: True,
-            is_on_duty=lambda: is_on_duty, find=lambda uid: pod, on_changed=self.changed.append, count=lambda: None,
+            is_on_duty=lambda: is_on_duty, find=self.pods.get, on_changed=self.changed.append, count=lambda: None,
         )  # fmt: skip
 
     async def bind(self) -> None:
@@ -54,6 +54,22 @@ def test_the_claim_of_a_pod_that_was_not_bound_ends() -> None:
         assert await made.janitor.round() == 1
         await asyncio.sleep(1.0)
         assert made.stored() == ()
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_pods_that_cannot_be_changed_do_not_hold_up_the_claims_of_others() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        stuck = [f"stuck-{number}" for number in range(janitor.MOST)]
+        made.pods |= {uid: objects.make_pod(uid, uid=uid) for uid in stuck}
+        assert await asyncio.gather(*map(made.ask, [*stuck, made.uid])) == ["stored"] * (janitor.MOST + 1)
+        await asyncio.sleep(ledger.LEASE_S + 1.0)
+        assert [await made.janitor.round(), await made.janitor.round()] == [0, 1], "the API does not have the others"
+        await asyncio.sleep(1.0)
+        assert sorted(each.uid for each in made.stored()) == sorted(stuck)
         running.cancel()
 
     objects.run_fast(main())

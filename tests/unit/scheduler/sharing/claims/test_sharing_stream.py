@@ -5,9 +5,11 @@ import asyncio
 from carico_core.domain import messages
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.sharing.claims import ledger, stream
 from tests.unit.scheduler import objects
+from tests.unit.scheduler.sharing.claims import claims_world
 
 OWN = b"no JSON, so that no decoder reads it"
 
@@ -64,6 +66,37 @@ def test_what_a_member_has_sent_itself_is_not_decoded_and_counts() -> None:
         assert (kept.seq("node-1"), kept.find("node-1", "a"), drops) == (stored.seq, sent.claims[0], [])
         await claims.change([buses.GuardedWrite(subject=subject, payload=b"of another member", seq=kept.seq("node-1"))])
         assert drops == ["undecodable"]
+        following.cancel()
+
+    objects.run_fast(main())
+
+
+def test_claims_are_not_stated_again_over_a_message_that_cannot_be_read() -> None:
+    """It may be of a newer version, and its claims still count for those who can read it."""
+
+    async def main() -> None:
+        hub = memory_bus.Hub()
+        claims = memory_bus.MemoryBus(hub).claims
+        kept = ledger.Ledger(lambda uid, node: ledger.PodFate.OPEN)
+        names = iter(("0" * 16, "1" * 16))
+        made = stream.Stream(
+            kept, clock=objects.LoopClock(asyncio.get_running_loop()), new_epoch=lambda: next(names),
+            header=lambda: ("0" * 16, 1), on_read=lambda: None, on_drop=lambda reason: None,
+        )  # fmt: skip
+        following = asyncio.create_task(made.follow_forever(claims))
+        await asyncio.sleep(0.1)
+        subject, own = subjects.claim("node-1"), claims_world.claim("a")
+        body = messages.NodeClaims(node="node-1", epoch="0" * 16, boot="0" * 16, seq=1, ts_ns=1, claims=(own,))
+        await claims.change([buses.GuardedWrite(subject=subject, payload=wire.encode_claims(body), seq=0)])
+        del hub.claims[subjects.CLAIMS_EPOCH]
+        await claims.change(
+            [buses.GuardedWrite(subject=subject, payload=b"of a newer version", seq=kept.seq("node-1"))]
+        )
+        await asyncio.sleep(stream.SETTLE_S + 2.0 * stream.CHECK_EVERY_S)
+        assert hub.claims[subject].payload == b"of a newer version"
+        assert made.why_not_ready() is None, "one node stops no other"
+        await asyncio.sleep(ledger.LEASE_S)
+        assert wire.decode_claims(hub.claims[subject].payload, subject=subject).claims == (own,)
         following.cancel()
 
     objects.run_fast(main())

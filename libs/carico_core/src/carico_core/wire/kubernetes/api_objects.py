@@ -38,6 +38,11 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
     return cluster.Pod(**found, **stated)
 
 
+def observed(pod: cluster.Pod) -> dict[str, int]:
+    """Return of which generation a condition of a Pod speaks; nothing where the API counts none (before 1.33)."""
+    return {"observedGeneration": pod.generation} if pod.generation else {}
+
+
 def _parse_progress(metadata: Object, spec: Object, status: Object) -> dict[str, Any]:
     """Return the fields of a Pod that change while its spec stays, but for its node."""
     labels, node_name = fields.texts(metadata, "labels", "metadata."), fields.optional(spec, "nodeName", "spec.")

@@ -76,7 +76,11 @@ class Janitor:
         """End claims of Pods that have no node; return how many were ended."""
         ended = 0
         for node, claim in found[:MOST]:
-            if not may_end() or not await self._change_pod(node, claim):
+            if not may_end():
+                break
+            if not await self._change_pod(node, claim):
+                # Pods that can never be changed, for example since a webhook refuses, must not hold up all others.
+                self._ledger.put_last(node, claim.uid)
                 continue
             self._on_changed(claim.uid)
             if self._ledger.void(node, claim):

@@ -226,6 +226,12 @@ class Ledger:
         if len(self._ended) > ENDED_KEPT:
             self._ended.pop(next(iter(self._ended)))
 
+    def put_last(self, node: str, uid: str) -> None:
+        """Let a claim come after all others where they are listed: it could not be ended."""
+        held = self._open.pop((node, uid), None)
+        if held is not None:
+            self._open[node, uid] = held
+
     def _drop_open(self, node: str, uids: Iterable[str]) -> None:
         """Drop claims that have left the stream."""
         left = [self._open.pop((node, uid), None) for uid in uids]

@@ -111,6 +111,8 @@ class Stream:
             self._begin(name)
         if self._must_read:
             await self._read(claims, name)
+        elif self._left:
+            await self._restate_all(claims, name)
 
     def _begin(self, name: str) -> None:
         for node, found in self._ledger.restart().items():
@@ -127,21 +129,27 @@ class Stream:
         doubts = self._doubts
         for kept in await claims.all():
             commits.take(self._ledger, kept, self._clock.monotonic_s())
-        for node in list(self._left):
-            await self._restate(claims, node, name)
-            del self._left[node]
+        await self._restate_all(claims, name)
         # What was stored before a doubt that came meanwhile may be missing.
         self._must_read = self._doubts != doubts
         self._on_read()
+
+    async def _restate_all(self, claims: buses.Claims, name: str) -> None:
+        for node in list(self._left):
+            await self._restate(claims, node, name)
 
     async def _restate(self, claims: buses.Claims, node: str, name: str) -> None:
         """Write the claims of an earlier epoch on one node into this one."""
         for _ in range(RESTATE_ROUNDS):
             now_s = self._clock.monotonic_s()
-            kept = self._ledger.kept(node, now_s) or []
+            kept = self._ledger.kept(node, now_s)
+            if kept is None:
+                # What is there may be of a newer version. The next check tries again; nothing is committed there.
+                return
             known = {claim.uid for claim in kept}
             missing = [claim for claim in self._left[node] if claim.uid not in known]
             if not missing:
+                del self._left[node]
                 return
             boot, seq = self._header()
             made = messages.NodeClaims(
@@ -153,6 +161,7 @@ class Stream:
             (answer,) = await claims.change([change])
             if answer.seq is not None:
                 self._ledger.take(node, answer.seq, made.claims, now_s)
+                del self._left[node]
                 return
             newest = await claims.newest(change.subject)
             if newest is None:
