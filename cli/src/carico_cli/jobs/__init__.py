@@ -4,5 +4,8 @@
   of it
 - `demo`: a cluster, a job and a report; `live_view` draws the job, `demo_page` is the report, `demo_charts`
   its pictures
+- `simulated`: what kube-scheduler would have done with a demo's job
 - `compare`: the same job under CARICO and under kube-scheduler; `compare_page` is its report
+- `compare_applications`: three applications before and after their Pods are moved; `compare_applications_page` is its
+  report
 """

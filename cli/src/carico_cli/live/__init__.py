@@ -6,6 +6,7 @@
 - `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job
 - `object_events`: the newest Events about an object, however many there are
 - `ports`: the bus and the API as a reader needs them; `picture`: the records
+- `history`: the last quarter of an hour, as the bus keeps it
 - `earlier`: whether another cluster has taken the place of the one before
 - `members`: schedulers that share the work, by their heartbeats
 - `node_answers`: answers of agent and scheduler about one node

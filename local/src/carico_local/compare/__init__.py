@@ -5,5 +5,6 @@ testbed      the cluster on which trials run, and its agents
 load         what runs: a job of our workloads, or the Pods of manifests
 trial        one job under one contender
 servers      servers that run next to the job
+applications  services that send each other requests, before and after their Pods are moved
 comparison   medians, and whether CARICO meets the targets
 """

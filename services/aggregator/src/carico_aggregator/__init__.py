@@ -6,6 +6,7 @@ Several replicas share one work queue and compute the same model.
 - `trust`     bounds on the influence of one node; pure
 - `evidence`  costs of Pods by class, fused over nodes; pure
 - `usage`     what the Pods of each class use, added up over nodes; pure
+- `versions`    what one set of images of a class has used, and when it no longer counts; pure
 - `recommendations`   requests and limits from it; pure
 - `model`     the model from the entries, by merge `round` or `sequential`; pure
 - `replicas`  following the models of another replica, which leads
