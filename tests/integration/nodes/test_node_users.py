@@ -1,9 +1,11 @@
 """The user of Pods on a node of root: unprivileged, so that they cannot read what belongs to the cluster."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shlex
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -19,10 +21,24 @@ pytestmark = pytest.mark.skipif(
 UNPRIVILEGED = str(users.UNPRIVILEGED)
 
 
+@contextlib.contextmanager
+def open_folder() -> Iterator[pathlib.Path]:
+    """A folder that every user may enter. `tmp_path` stays none: whoever starts pytest closes the folder above it."""
+    with tempfile.TemporaryDirectory(prefix="carico-users-") as made:
+        pathlib.Path(made).chmod(0o755)
+        yield pathlib.Path(made)
+
+
+@pytest.fixture
+def folder() -> Iterator[pathlib.Path]:
+    with open_folder() as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
-    root = tmp_path_factory.mktemp("users")
-    with node_site.running(root, "--latency", "0.1", "--memory-bytes", str(2**28)) as found:
+def site() -> Iterator[node_site.NodeSite]:
+    # Even where every directory above the cluster's files may be passed through.
+    with open_folder() as root, node_site.running(root, "--latency", "0.1", "--memory-bytes", str(2**28)) as found:
         yield found
 
 
@@ -32,11 +48,7 @@ def log(site: node_site.NodeSite, pod: str) -> str:
     return found
 
 
-def test_a_pod_cannot_read_tokens_keys_and_state(site: node_site.NodeSite, tmp_path: pathlib.Path) -> None:
-    # Even where every directory above the cluster's files may be passed through.
-    above = [tmp_path, *(path for path in site.root.parents if path.owner() == "root")]
-    for path in (site.root, *(each for each in above if str(each).startswith("/tmp/"))):
-        path.chmod(0o755)
+def test_a_pod_cannot_read_tokens_keys_and_state(site: node_site.NodeSite) -> None:
     secret = [site.root / "kubeconfig", site.root / "api" / "token", site.root / "node" / "runtime.json"]
     site.run("thief", "sh", "-c", f"cat {' '.join(shlex.quote(str(path)) for path in secret)}; ls {site.root}/node")
     site.until_phase("thief", "Failed")
@@ -73,14 +85,12 @@ def test_a_workload_of_ours_reports_and_probes_have_the_containers_user(site: no
     site.request("DELETE", f"{node_site.PODS}/probed?gracePeriodSeconds=0")
 
 
-async def test_a_probe_does_not_follow_a_link_to_where_its_user_may_not_go(tmp_path: pathlib.Path) -> None:
+async def test_a_probe_does_not_follow_a_link_to_where_its_user_may_not_go(folder: pathlib.Path) -> None:
     """Below a folder that root alone may enter are some that everyone may read, if they get there."""
-    inside, link = tmp_path / "private" / "inside", tmp_path / "work"
+    inside, link = folder / "private" / "inside", folder / "work"
     inside.mkdir(parents=True)
     (inside / "secret").write_text("secret")
     link.symlink_to(inside)
-    for each in (tmp_path, *(path for path in tmp_path.parents if str(path).startswith("/tmp/"))):
-        each.chmod(0o755)
     asked = handlers.Exec(command=("cat", "secret"))
     where = handlers.Inside(
         address="", env={}, cwd=str(link), procs=(), user=users.Ids(uid=users.UNPRIVILEGED, gid=users.UNPRIVILEGED)
@@ -92,17 +102,15 @@ async def test_a_probe_does_not_follow_a_link_to_where_its_user_may_not_go(tmp_p
     assert "secret" not in refused
 
 
-async def test_no_container_and_no_probe_reads_what_is_closed(tmp_path: pathlib.Path) -> None:
+async def test_no_container_and_no_probe_reads_what_is_closed(folder: pathlib.Path) -> None:
     """As where a node's Pods run as the user that its keys belong to: permissions do not tell them apart."""
-    token = tmp_path / "closed" / "token"
+    token = folder / "closed" / "token"
     for name in ("closed", "open", "site"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "token").write_text(f"{name}\n")
-    for each in (tmp_path, *(path for path in tmp_path.parents if str(path).startswith("/tmp/"))):
-        each.chmod(0o755)
+        (folder / name).mkdir()
+        (folder / name / "token").write_text(f"{name}\n")
     flags = ("--latency", "0.1", "--cgroups", "none", "--closed", str(token.parent))
-    with node_site.running(tmp_path / "site", *flags) as site:
-        site.run("thief", "sh", "-c", f"cat {token}; cat {tmp_path}/open/token")
+    with node_site.running(folder / "site", *flags) as site:
+        site.run("thief", "sh", "-c", f"cat {token}; cat {folder}/open/token")
         site.until_phase("thief", "Succeeded")
         if "no Landlock" in (site.root / "node" / "runtime.log").read_text():
             pytest.skip("the kernel has no Landlock")
