@@ -5,8 +5,8 @@ pytest-xdist, in which the tests of one file go to one worker, and so do all tes
 (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three workers more than the machine
 has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
 wants it. `serial` has what measures this machine, or fills it, and would fail when other tests run at the same time.
-System software (Docker, kubelets) exists once on a machine, so `system` is one process; it needs no idle machine, but
-`compose` does. `browser` is a part of its own because it may run next to both.
+`system` has two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no
+idle machine, but `compose` does. `browser` is a part of its own because it may run next to both.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -67,6 +67,14 @@ SHARED_PLANE = (
     "tests/integration/scheduler/test_scheduler_volumes.py", "tests/integration/services/test_autoscaler_rules.py",
     "tests/integration/services/test_recommender_real.py", "tests/integration/services/test_rescheduler_real.py",
 )  # fmt: skip
+# One worker has all of these, and the only Docker engine; the other one has kubelets of its own meanwhile.
+ENGINE = (
+    *(
+        f"tests/e2e/kubernetes/test_e2e_{each}.py"
+        for each in ("callout", "images", "kubelets", "overlays", "parts", "rights")
+    ),
+    "tests/integration/deploy/test_docker_engine.py",
+)
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
 # The live page in a browser, with simulated nodes: it needs no other system software.
@@ -175,15 +183,16 @@ def refuse_another_plane(item: pytest.Item) -> None:
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Return whether a test's file is one of `LONG`, or of `SHARED_PLANE`, which is as long together."""
-    return item.nodeid.partition("::")[0] in LONG or item.nodeid.startswith(SHARED_PLANE)
+    """Return whether a test's file is one of `LONG`, or of those of one worker, which are as long together."""
+    return item.nodeid.startswith((*LONG, *SHARED_PLANE, *ENGINE))
 
 
 class _Units(schedulers.LoadScopeScheduling):  # type: ignore[misc]
-    """What goes to one worker: the tests of a file, and those of `SHARED_PLANE`."""
+    """What goes to one worker: the tests of a file, those of `SHARED_PLANE`, and those of `ENGINE`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SHARED_PLANE[0] if nodeid.startswith(SHARED_PLANE) else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return next((group[0] for group in (SHARED_PLANE, ENGINE) if nodeid.startswith(group)), file)
 
 
 class _Division:
@@ -269,7 +278,7 @@ def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
 
 def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | None) -> "subprocess.Popen[bytes]":
     argv = [sys.executable, "-m", "pytest", f"--totals={totals}", *RUNS[name]]
-    count = {"waiting": workers, "computing": min(workers, CPUS)}.get(name, 1)
+    count = {"waiting": workers, "computing": min(workers, CPUS), "system": 2}.get(name, 1)
     if count > 1:
         # A crash would end every new worker too, which is given the same file.
         argv += [f"--numprocesses={count}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]

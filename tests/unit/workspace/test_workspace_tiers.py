@@ -36,9 +36,11 @@ import os
 def test_of_a_worker_that_keeps_bytecode():
     assert "PYTEST_XDIST_WORKER" in os.environ and "PYTHONDONTWRITEBYTECODE" not in os.environ
 """
-PLANE = """
+SHARED = """
 import os
-def test_of_the_shared_plane(pytestconfig):
+import pytest
+{mark}
+def test_of_what_one_worker_has(pytestconfig):
     with open(pytestconfig.rootpath / "workers", "a") as file:
         print(os.environ["PYTEST_XDIST_WORKER"], file=file)
 """
@@ -96,6 +98,11 @@ class Project:
             started.wait()
         return started.returncode, output
 
+    def is_one_worker(self, tests: int) -> bool:
+        """Whether one worker had all of the tests that are `SHARED`, of which there are so many."""
+        workers = (self.folder / "workers").read_text().split()
+        return len(workers) == tests and len(set(workers)) == 1
+
 
 @pytest.fixture
 def project(tmp_path: pathlib.Path) -> Project:
@@ -109,7 +116,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, int, str]:
     made.add("tests/unit/test_unit.py", UNIT).add(tiers.SERIAL[0], E2E)
     for number in range(4):
         made.add(f"tests/chaos/test_chaos_{number}.py", CHAOS)
-        made.add(tiers.SHARED_PLANE[number + 1], PLANE)
+        made.add(tiers.SHARED_PLANE[number + 1], SHARED.format(mark=""))
     return made, *made.run("parallel", "serial", "--workers", "2")
 
 
@@ -128,17 +135,19 @@ def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Projec
 
 def test_tests_of_the_shared_control_plane_run_in_one_worker(mixed: tuple[Project, int, str]) -> None:
     made, _, output = mixed
-    workers = (made.folder / "workers").read_text().split()
-    assert (len(workers), len(set(workers))) == (4, 1), output
+    assert made.is_one_worker(tests=4), output
 
 
 def test_results_of_several_commands_add_up(project: Project, tmp_path: pathlib.Path) -> None:
     project.add(tiers.SERIAL[0], E2E)
+    for path in tiers.ENGINE[-3:]:
+        project.add(path, SHARED.format(mark="@pytest.mark.system"))
     totals = f"--totals={tmp_path / 'totals'}"
     assert project.run("serial", totals)[0] == 0
     code, output = project.run("system", totals)
     assert code == 1, output
-    assert re.search(rf"^=+ 1 failed, {len(tiers.SERIAL)} passed in [\d.]+s =+$", output, re.M), output
+    assert re.search(rf"^=+ 1 failed, {len(tiers.SERIAL) + 3} passed in [\d.]+s =+$", output, re.M), output
+    assert project.is_one_worker(tests=3), output
 
 
 def test_a_system_test_outside_its_tiers_folders_is_refused(project: Project) -> None:
