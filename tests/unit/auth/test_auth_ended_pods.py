@@ -246,6 +246,15 @@ async def test_a_client_that_has_left_by_itself_is_not_counted(answer: bytes) ->
     assert not made.disconnected()
 
 
+def test_a_client_whose_token_belongs_to_no_pod_is_listed_too() -> None:
+    """Its flood would not be seen: people get such tokens by `kubectl create token`."""
+    servers = Servers(clocks.FakeClock())
+    servers.clients["NABC"][1] = ("reader/carico/carico-reader", 0.0)
+    page = servers._page("NABC", servers.clients["NABC"], 0, 10)
+    (found,), _ = connections.parse_page(page)
+    assert found.client == policy.Client(identity="reader/carico/carico-reader")
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"no", b"[]", b"{}", {"server": {"id": "N"}, "data": {}}, {"server": {"id": "N"}, "error": {"code": 500}},

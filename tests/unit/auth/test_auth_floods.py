@@ -15,9 +15,9 @@ MOST = int(floods.MOST_MESSAGES_S * LOOK_S)
 def sent(
     client: int, messages: int, *, identity: str = "agent/n1", size_bytes: int = 0, age_s: float = 100.0
 ) -> connections.Connection:
-    pod = policy.PodOf(identity=identity, namespace="carico", uid="u1")
+    who = policy.Client(identity=identity, namespace="carico", uid="u1")
     return connections.Connection(
-        server_id="N", client_id=client, pod=pod, age_s=age_s, messages=messages, size_bytes=size_bytes
+        server_id="N", client_id=client, client=who, age_s=age_s, messages=messages, size_bytes=size_bytes
     )
 
 

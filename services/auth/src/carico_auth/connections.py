@@ -49,11 +49,11 @@ _WHY = {Fault.POD_GONE: "its Pod is gone", Fault.FLOOD: "it sends far too much"}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A client of a Pod, as its server numbers it, for how long it has been connected, and what it has sent."""
+    """A connection as its server numbers it, whose it is, for how long it has lasted, and what it has sent."""
 
     server_id: str
     client_id: int
-    pod: policy.PodOf
+    client: policy.Client
     age_s: float
     messages: int
     size_bytes: int
@@ -64,7 +64,7 @@ Rule: TypeAlias = Callable[[accounts.Account, Sequence[Connection]], Iterable[Co
 
 
 class Connections:
-    """Looks at all connections of Pods, and disconnects those that a rule names."""
+    """Looks at all connections, and disconnects those that a rule names."""
 
     def __init__(
         self, bus: Callable[[], Bus | None], counted: instruments.Instruments, *,
@@ -97,7 +97,7 @@ class Connections:
                         silent.add(connection.server_id)
 
     async def _listed(self, bus: Bus, account: accounts.Account) -> list[Connection]:
-        """Return the connections of Pods to an account, as all servers list them."""
+        """Return the connections to an account, as all servers list them."""
         found: list[Connection] = []
         for offset in itertools.count(0, PAGE):
             question = orjson.dumps({"auth": True, "limit": PAGE, "offset": offset})
@@ -138,13 +138,13 @@ class Connections:
         # A client that has left, or that another replica has disconnected, is an error of the server's answer.
         if "error" not in _parsed(answer):
             self._counted.disconnected.labels(fault.value).inc()
-            pod = connection.pod
-            self._line.info(f"disconnected: {_WHY[fault]}", identity=pod.identity, pod_uid=pod.uid)
+            client = connection.client
+            self._line.info(f"disconnected: {_WHY[fault]}", identity=client.identity, pod_uid=client.uid)
         return True
 
 
 def parse_page(answer: bytes) -> tuple[list[Connection], bool]:
-    """Return the connections of Pods in a server's answer to CONNZ, and whether it has more.
+    """Return the connections in a server's answer to CONNZ, and whether it has more.
 
     Raises `ValueError` for anything else. https://docs.nats.io/running-a-nats-service/configuration/sys_accounts
     """
@@ -153,17 +153,15 @@ def parse_page(answer: bytes) -> tuple[list[Connection], bool]:
         server_id, data = str(said["server"]["id"]), said["data"]
         now = datetime.datetime.fromisoformat(data["now"])
         listed = data["connections"]
-        found = []
-        for each in listed:
-            pod = policy.parse_bus_name(each.get("authorized_user", ""))
-            if pod is not None:
-                found.append(
-                    Connection(
-                        server_id=server_id, client_id=int(each["cid"]), pod=pod,
-                        age_s=(now - datetime.datetime.fromisoformat(each["start"])).total_seconds(),
-                        messages=int(each["in_msgs"]), size_bytes=int(each["in_bytes"]),
-                    )
-                )  # fmt: skip
+        found = [
+            Connection(
+                server_id=server_id, client_id=int(each["cid"]),
+                client=policy.parse_bus_name(each.get("authorized_user", "")),
+                age_s=(now - datetime.datetime.fromisoformat(each["start"])).total_seconds(),
+                messages=int(each["in_msgs"]), size_bytes=int(each["in_bytes"]),
+            )
+            for each in listed
+        ]  # fmt: skip
         return found, int(data["offset"]) + len(listed) < int(data["total"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"expected a list of connections, got {answer[:200]!r} ({error!r})") from error

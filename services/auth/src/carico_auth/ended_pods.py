@@ -66,11 +66,12 @@ class EndedPods:
                 )  # fmt: skip
 
     def _is_ended(self, connection: connections.Connection) -> bool:
-        pods = self._pods.get(connection.pod.namespace)
-        if pods is None or connection.pod.uid in pods:
+        client = connection.client
+        pods = self._pods.get(client.namespace)
+        if pods is None or client.uid in pods:
             return False
         # A watch of a server that has stopped is silent and shows no new Pod: time counts only up to its last sign.
-        watch_age_s = self.freshness[connection.pod.namespace].age_s()
+        watch_age_s = self.freshness[client.namespace].age_s()
         return watch_age_s is not None and connection.age_s - watch_age_s > SETTLE_S
 
     async def _follow(self, namespace: str) -> None:

@@ -41,14 +41,14 @@ class Floods:
         before = self._before.get(account, {})
         self._before[account] = {_key(each): each for each in found}
         is_agents = account is accounts.Account.AGENTS
-        senders = [each.pod.identity if is_agents else _key(each) for each in found]
+        senders = [each.client.identity if is_agents else _key(each) for each in found]
         shares: dict[object, float] = {}
         for sender, each in zip(senders, found, strict=True):
             shares[sender] = shares.get(sender, 0.0) + _share(each, before.get(_key(each)))
         for sender, each in zip(senders, found, strict=True):
             if shares[sender] > 1.0:
                 if is_agents:
-                    self._refused[each.pod.identity] = self._clock.monotonic_s() + REFUSED_S
+                    self._refused[each.client.identity] = self._clock.monotonic_s() + REFUSED_S
                 yield each
 
     def refuse(self, grant: policy.Grant) -> policy.Refusal | None:

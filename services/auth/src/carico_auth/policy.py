@@ -74,29 +74,29 @@ class Grant:
 
     @property
     def bus_name(self) -> str:
-        """The name by which the server lists the connection; `parse_bus_name` finds its Pod in it."""
+        """The name by which the server lists the connection; `parse_bus_name` reads it."""
         return self.name if self.pod_uid is None else f"{self.name}@{self.account.namespace}/{self.pod_uid}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodOf:
-    """The Pod of a connection, and who that is."""
+class Client:
+    """Who has a connection, and the Pod of its token; both empty where the token belongs to none."""
 
     identity: str
-    namespace: str
-    uid: str
+    namespace: str = ""
+    uid: str = ""
 
 
-def parse_bus_name(name: str) -> PodOf | None:
-    """Return the Pod of a connection by its `Grant.bus_name`; None where it belongs to no Pod.
+def parse_bus_name(name: str) -> Client:
+    """Return who has a connection by its `Grant.bus_name`.
 
     >>> parse_bus_name("agent/node-1@carico/0f3c")
-    PodOf(identity='agent/node-1', namespace='carico', uid='0f3c')
+    Client(identity='agent/node-1', namespace='carico', uid='0f3c')
     """
     # No name in Kubernetes contains the separator.
-    identity, found, pod = name.partition("@")
-    namespace, slash, uid = pod.partition("/")
-    return PodOf(identity=identity, namespace=namespace, uid=uid) if found and slash else None
+    identity, _, pod = name.partition("@")
+    namespace, _, uid = pod.partition("/")
+    return Client(identity=identity, namespace=namespace, uid=uid)
 
 
 def parse_account(text: str, *, flag: str) -> ServiceAccount:
