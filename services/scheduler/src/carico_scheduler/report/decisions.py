@@ -60,7 +60,9 @@ class Log:
         self._on_record = on_record
         self._on_drop = on_drop
         self._seq = 0
-        self._latest: collections.OrderedDict[tuple[str, str], decision.Decision] = collections.OrderedDict()
+        # The payload once it is published: of thousands of records, objects take three times as much memory, in small
+        # pieces among those of others, which pages of the allocator are not given back for.
+        self._latest: collections.OrderedDict[tuple[str, str], decision.Decision | bytes] = collections.OrderedDict()
         self._unpublished: collections.deque[decision.Decision] = collections.deque()
         self._more = asyncio.Event()
 
@@ -100,7 +102,10 @@ class Log:
 
     def latest(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod that this scheduler remembers."""
-        return self._latest.get((namespace, pod))
+        found = self._latest.get((namespace, pod))
+        if isinstance(found, bytes):
+            return wire.decode_decision(found, subject=subjects.decision(namespace, pod))
+        return found
 
     @property
     def unpublished_count(self) -> int:
@@ -120,16 +125,25 @@ class Log:
         while self._unpublished:
             made = self._unpublished[0]
             try:
-                await bus.publish(subjects.decision(made.namespace, made.pod), wire.encode_decision(made))
+                payload = wire.encode_decision(made)
+                await bus.publish(subjects.decision(made.namespace, made.pod), payload)
             except errors.BusUnavailable:
                 return False
             except errors.CaricoError:
                 # One that is never taken must not keep those behind it waiting.
                 self._on_drop()
+            else:
+                self._shrink(made, payload)
             if self._unpublished and self._unpublished[0] is made:
                 self._unpublished.popleft()
         self._more.clear()
         return True
+
+    def _shrink(self, made: decision.Decision, payload: bytes) -> None:
+        key = (made.namespace, made.pod)
+        if self._latest.get(key) is made:
+            # A copy: orjson does not give back what its buffer, of 8 KiB at least, has too much.
+            self._latest[key] = memoryview(payload).tobytes()
 
     def _remember(self, made: decision.Decision) -> None:
         key = (made.namespace, made.pod)
