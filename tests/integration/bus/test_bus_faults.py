@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import nats
@@ -21,7 +21,7 @@ from nats.js import api
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus.security import renewal
+from carico_core.runtime.bus.security import refusals, renewal
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
@@ -207,6 +207,69 @@ async def test_a_server_that_comes_back_with_an_older_state_takes_and_gives_what
     finally:
         puller.cancel()
         await bus.close()
+
+
+async def test_a_store_without_room_is_named_and_is_used_once_it_has_room(tmp_path: pathlib.Path) -> None:
+    """Too small for what streams reserve; and, later, made smaller than what they hold."""
+    port, troubles = free_ports.choose_one(), list[refusals.Trouble]()
+
+    def server(size_mib: int) -> nats_server.NatsServer:
+        config = {"store_dir": str(tmp_path / "nats" / "store"), "max_file_store": size_mib << 20}
+        return nats_server.NatsServer(tmp_path / "nats", port=port, extra={"jetstream": config})
+
+    now = server(64).start()
+    settings = buses.BusSettings(url=now.url, lease_s=LEASE_S)
+    joining = asyncio.ensure_future(
+        nats_bus.connect(settings, name="x", clock=clock.SystemClock(), on_trouble=troubles.append)
+    )
+    try:
+        await waiting.until(lambda: any("max_file_store" in each.text for each in troubles))
+        assert not joining.done()
+        now.kill()
+        now = server(512).start()
+        bus = await asyncio.wait_for(joining, waiting.WAIT_S)
+        seen: list[bytes] = []
+        await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
+        await waiting.answered(lambda: is_kept(bus, b"old", size=2 << 20))
+        now.stop()
+        now = server(1).start()
+        await waiting.until(lambda: bus.connected, within_s=BACK_S)
+        await waiting.answered(lambda: why_not_kept(bus), lambda why: "insufficient resources" in why)
+        await waiting.answered(lambda: is_heard(bus, seen, b"not stored"))
+        now.stop()
+        now = server(512).start()
+        await waiting.answered(lambda: is_kept(bus, b"new"))
+        await bus.close()
+    finally:
+        joining.cancel()
+        now.kill()
+
+
+async def is_kept(bus: nats_bus.NatsBus, text: bytes, *, size: int = 0) -> bool:
+    """Whether the model, and the report of a node, are kept; with reports of others of so many bytes."""
+    with contextlib.suppress(errors.BusUnavailable):
+        for number in range(size // 30_000):
+            await bus.publish(subjects.capacity(f"other-{number}"), b"x" * 30_000)
+        await bus.publish(subjects.capacity("n1"), text)
+        await bus.put_model(text)
+        return await bus.get_model() == text and (subjects.capacity("n1"), text) in await bus.latest_capacities()
+    return False
+
+
+async def why_not_kept(bus: nats_bus.NatsBus) -> str:
+    """Why the model is not kept; empty if it is."""
+    try:
+        await bus.put_model(b"x" * 1000)
+    except errors.BusUnavailable as error:
+        return str(error)
+    return ""
+
+
+async def is_heard(bus: nats_bus.NatsBus, seen: Sequence[bytes], text: bytes) -> bool:
+    """Whether a report reaches who listens."""
+    with contextlib.suppress(errors.BusUnavailable):
+        await bus.publish(subjects.capacity("n1"), text)
+    return text in seen
 
 
 async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(

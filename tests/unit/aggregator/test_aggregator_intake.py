@@ -152,6 +152,19 @@ async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     assert subscribed == sorted([subjects.PARTIAL_ALL, subjects.MODEL, subjects.USAGE_ALL])
 
 
+async def test_a_store_that_refuses_is_named_once_a_minute(replica: Replica) -> None:
+    async def refuse() -> None:
+        raise errors.BusUnavailable("the model: insufficient resources")
+
+    with structlog.testing.capture_logs() as said:
+        for _ in range(3):
+            assert not await replica.app._try_publish("model", refuse())
+    assert [(line["log_level"], line["kind"], line["error"]) for line in said] == [
+        ("warning", "model", "the model: insufficient resources")
+    ]
+    assert replica.metrics.value("publish_errors_total", {"kind": "model"}) == 3.0
+
+
 def leaders_model(ts_ns: int, *, seq: int, of: str, largest: float = 0.5) -> messages.GlobalModel:
     return messages.GlobalModel(
         replica=of, boot="0" * 16, seq=seq, ts_ns=ts_ns, epoch=1, merge="sequential", contributors=2, weight=8.0,

@@ -57,6 +57,7 @@ class Aggregator:
         self._clock = clock
         self._counted = counted
         self._log = logs.get("aggregator", replica=replica)
+        self._limited = logs.RateLimited(self._log, clock=clock)
         self._changed: set[str] = set()
         self._complete_due = asyncio.Event()
         self._seq = 0
@@ -219,7 +220,7 @@ class Aggregator:
             await message
         except errors.BusError as error:
             self._counted.publish_errors.labels(kind).inc()
-            self._log.debug("not published", kind=kind, error=str(error))
+            self._limited.warning(("publish", kind), "not published", kind=kind, error=str(error))
             return False
         return True
 
