@@ -173,8 +173,9 @@ async def _leader(api: "api_actions.Api", found: state.ClusterState) -> str | No
     holder = names.replica_of(lease.holder)
     if (now_ns - lease.renewed_at_ns) / 1e9 > lease.duration_s:
         return ""
-    # One that was started again does not hold the Lease of its last start.
-    ran_s = [processes.age_s(each.process) for each in found.services if each.name == holder and each.process]
+    # One that has ended holds nothing, and one that was started again does not hold the Lease of its last start.
+    held_by = [each.process for each in found.services if each.name == holder]
+    ran_s = [None if process is None else processes.age_s(process) for process in held_by]
     held_s = (now_ns - lease.acquired_at_ns) / 1e9
     return "" if any(age_s is None or age_s + _CLOCKS_S < held_s for age_s in ran_s) else holder
 
