@@ -1,5 +1,6 @@
 """What a kubelet does next to running a command: probes, hooks, sidecars, volumes, what is missing."""
 
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,17 +179,30 @@ def test_a_pod_that_the_node_cannot_run_says_why_and_what_runs_it(
     delete(site, name)
 
 
-def test_a_node_goes_on_after_a_pod_is_deleted_by_force(site: node_site.NodeSite) -> None:
-    site.run("stubborn", "sh", "-c", f"trap '' TERM; echo up; {LOOP}")
+def test_a_pod_that_is_deleted_by_force_affects_no_other_one_of_its_own_name_either(site: node_site.NodeSite) -> None:
+    first = site.run("stubborn", "sh", "-c", f"trap '' TERM; echo first; {LOOP}", terminationGracePeriodSeconds=600)
     site.until_phase("stubborn", "Running")
-    site.until(lambda: "up" in site.request("GET", f"{PODS}/stubborn/log"), "its trap")
+    site.until(lambda: "first" in site.request("GET", f"{PODS}/stubborn/log"), "its trap")
     site.request("DELETE", f"{PODS}/stubborn?gracePeriodSeconds=0")
     assert site.pod("stubborn") is None
     # Its containers still run.
+    second = site.run("stubborn", "sh", "-c", f"echo second; {WAIT}")
     site.run("next", "true")
     site.until_phase("next", "Succeeded")
+    site.until_phase("stubborn", "Running")
+    site.until(lambda: site.request("GET", f"{PODS}/stubborn/log") == "second\n", "its own output")
+    site.until(lambda: not any(first["metadata"]["uid"] in str(each) for each in folders(site)), "the first to go")
+    assert any(second["metadata"]["uid"] in str(each) for each in folders(site))
+    found = container(site.status("stubborn"))
+    assert ("running" in found["state"], found["restartCount"]) == (True, 0)
+    delete(site, "stubborn")
     assert site.node is not None
     assert site.node.poll() is None
+
+
+def folders(site: node_site.NodeSite) -> list[pathlib.Path]:
+    """What the node has of its Pods: their cgroups and their records."""
+    return [found for root in (*site.cgroups(), site.root / "node" / "pods") for found in root.rglob("*")]
 
 
 def test_a_label_that_the_node_has_not_seen_yet_is_read_before_a_pod_is_refused(site: node_site.NodeSite) -> None:
