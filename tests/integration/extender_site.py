@@ -186,7 +186,9 @@ class Site:
         """Advertise each node's room five times a second, and renew its kubelet's Lease, until cancelled."""
         for turn in itertools.count():
             if turn % 25 == 24:
-                await asyncio.gather(*map(self._heartbeat, self.capacities))
+                # The API may be away; then the next ones count.
+                with contextlib.suppress(errors.ApiUnavailable):
+                    await asyncio.gather(*map(self._heartbeat, self.capacities))
             for node, capacity in self.capacities.items():
                 covers = self.covered.get(node, frozenset())
                 self._seq += 1

@@ -1,15 +1,18 @@
-"""Two schedulers at a real kube-apiserver: the leader dies, each Pod is bound once by the server's own audit log."""
+"""Schedulers at a real kube-apiserver: their leader dies, or etcd is restored from a backup."""
 
 import asyncio
 import contextlib
+import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import time
 
 from carico_core.runtime.kube import api_actions
 from carico_local.cluster import free_ports
-from carico_local.control_plane import standalone
+from carico_local.control_plane import commands, standalone
 from carico_scheduler.intake import handover
 from tests.integration import extender_site
 from tests.tools import waiting
@@ -77,3 +80,48 @@ async def test_a_leader_killed_midway(real_control_plane: standalone.Standalone,
         just_bound = await site.client.request("GET", "/api/v1/pods", params=handover.JUST_BOUND)
         # The plane may hold Pods of other tests.
         assert sum(pod["metadata"]["namespace"] == site.namespace for pod in just_bound["items"]) == 36
+
+
+async def test_a_scheduler_goes_by_what_there_is_after_etcd_was_restored_to_an_older_state(
+    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
+) -> None:
+    """Its resourceVersions go back, a Pod that was deleted is there again, and later ones are gone."""
+    async with (
+        extender_site.running(real_control_plane, tmp_path, "restored") as site,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        # No node accounts for any Pod: it has room for eight in all.
+        await site.create_node("restored-0", 8.0)
+        scheduler = start(site, "a")
+        stack.callback(scheduler.wait)
+        stack.callback(scheduler.kill)
+        await site.create_pods(2, "kept", schedulerName="carico")
+        await site.until_bound(2)
+        backup = copy_store(real_control_plane, tmp_path / "backup")
+        await site.client.request("DELETE", f"{site.pods_path}/kept-0", body={"gracePeriodSeconds": 0})
+        await site.create_pods(7, "lost", schedulerName="carico")
+        await site.until_bound(8)
+        await asyncio.to_thread(restore_store, real_control_plane, backup)
+        assert set(await waiting.answered(site.bound)) == {"kept-0", "kept-1"}
+        await site.create_pods(7, "new", schedulerName="carico")
+        bound = await site.until_bound(8)
+        await asyncio.sleep(1.0)
+        assert {"kept-0", "kept-1"} < set(bound) == set(await site.bound())
+        assert scheduler.poll() is None
+
+
+def copy_store(plane: standalone.Standalone, to: pathlib.Path) -> pathlib.Path:
+    """Copy etcd's files as of one moment."""
+    os.kill(plane.pid(commands.ETCD), signal.SIGSTOP)
+    try:
+        return pathlib.Path(shutil.copytree(plane.directory / "etcd", to))
+    finally:
+        os.kill(plane.pid(commands.ETCD), signal.SIGCONT)
+
+
+def restore_store(plane: standalone.Standalone, backup: pathlib.Path) -> None:
+    """Start the control plane with what was copied."""
+    plane.kill()
+    shutil.rmtree(plane.directory / "etcd")
+    backup.rename(plane.directory / "etcd")
+    plane.start()
