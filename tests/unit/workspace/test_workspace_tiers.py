@@ -1,5 +1,6 @@
 """The tiers of the test suite: which tests each runs, one summary for all, and what Ctrl-C leaves behind."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -197,3 +198,41 @@ def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, 
         os.killpg(started.pid, signal.SIGKILL) if started.poll() is None else None
     assert started.returncode == 130, output
     assert not [pid for pid in file.read_text().split() if pathlib.Path("/proc", pid).exists()]
+
+
+@pytest.mark.parametrize("during", ["parallel", "serial compose"])
+def test_a_signal_to_ci_alone_ends_the_tier_that_runs_before_its_folder_goes(
+    tmp_path: pathlib.Path, during: str
+) -> None:
+    script = """
+        #!/usr/bin/env bash
+        # Stands in for Python, and for make. As pytest, it writes what it has a moment after it was interrupted.
+        totals=$4
+        case "$*" in *" DURING")
+            trap 'kill $!; sleep 0.5; echo 0 >>"$totals" && echo written >>log; exit' TERM
+            sleep 600 >/dev/null 2>&1 &
+            echo begun >>log
+            wait
+        esac
+    """
+    for place in (".venv/bin/python", "programs/make", ".ci/run"):
+        file = tmp_path / place
+        file.parent.mkdir(parents=True)
+        stand_in = textwrap.dedent(script).lstrip().replace("DURING", during)
+        file.write_text((ROOT / place).read_text() if place == ".ci/run" else stand_in)
+        file.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path / 'programs'}:{os.environ['PATH']}"}
+    started = subprocess.Popen(
+        [tmp_path / ".ci/run"], env=environ, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, process_group=0,
+    )  # fmt: skip
+    log = tmp_path / "log"
+    try:
+        waiting.until_now(log.exists, within_s=WITHIN_S)
+        started.terminate()
+        output, _ = started.communicate(timeout=WITHIN_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    assert log.read_text() == "begun\nwritten\n", output
