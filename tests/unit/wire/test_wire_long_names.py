@@ -1,4 +1,4 @@
-"""Classes with names as long as readers accept, of which one tenant or one agent can make many: messages stay small."""
+"""Many classes, with names as long as readers accept, which one tenant or agent can make: messages stay small."""
 
 import dataclasses
 
@@ -31,6 +31,19 @@ def test_an_advertisement_states_other_classes_and_a_new_one(letter: str) -> Non
     assert found.classes is not None
     assert {OURS, messages.NEW_CLASS} < found.classes.keys()
     assert found._replace(classes=None) == sent._replace(classes=None)
+
+
+def test_an_advertisement_states_as_many_classes_as_readers_take_those_with_most_pods() -> None:
+    def item(pods: int) -> messages.ClassCapacity:
+        return messages.ClassCapacity(cost_plus={"cpu": 0.25}, pods=pods)
+
+    # As a node with one Pod of each of so many classes, and what others have measured.
+    peers = {f"Job/peers/{number}": item(0) for number in range(48)}
+    named = {f"Job/own/{number}": item(1) for number in range(fields.CLASSES_MAX - 3)}
+    sent = records.ADVERTISEMENT_FULL._replace(classes={**peers, **named, OURS: item(7), messages.NEW_CLASS: item(0)})
+    found = wire.decode_advertisement(wire.encode_advertisement(sent), subject=subjects.capacity(sent.node))
+    assert found.classes is not None and len(found.classes) == fields.CLASSES_MAX
+    assert {OURS, messages.NEW_CLASS, *named} < found.classes.keys()
 
 
 @pytest.mark.parametrize("letter", LETTERS)

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from carico_core.domain import messages
+from carico_core.domain import messages, names
 from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
@@ -56,7 +56,12 @@ _DECODER = schemas.Decoder(_Advertisement, is_json=True)
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
-    """Return the bytes of an advertisement; classes with the longest names are left out where it would be too large."""
+    """Return the bytes of an advertisement without the classes that are too many for readers, or too large.
+
+    Left out are those with fewest Pods, then those with the longest names: for readers they are new classes.
+    """
+    if advertisement.classes is not None and len(advertisement.classes) > fields.CLASSES_MAX:
+        advertisement = advertisement._replace(classes=_most(advertisement.classes))
     payload = _format(advertisement)
     over_bytes = len(payload) - codec.PAYLOAD_MAX_BYTES
     if over_bytes <= 0 or advertisement.classes is None:
@@ -65,6 +70,13 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
         advertisement.classes, over_bytes, lambda name, item: len(codec.format_json({name: _format_class(item)})) - 1
     )
     return _format(advertisement._replace(classes=kept))
+
+
+def _most(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, messages.ClassCapacity]:
+    """Return as many classes as readers take, one of them what stands for all others."""
+    pods = {name: item.pods for name, item in classes.items() if name != messages.NEW_CLASS}
+    kept = {messages.NEW_CLASS, *names.largest(pods, fields.CLASSES_MAX - 1)}
+    return {name: item for name, item in classes.items() if name in kept}
 
 
 def _format(a: messages.Advertisement) -> bytes:
