@@ -42,6 +42,7 @@ def run(quick: bool) -> list[Row]:
         sample_us, update_us = numerics_us(name, seconds=50 if quick else 300)
         rows.append((f"{name}: one sample through filter and estimator", sample_us, "us", ""))
         rows.append((f"{name}: one update of model and estimate", update_us, "us", ""))
+    rows.append(("footprint: a second with 240 classes of one Pod", many_classes_ms(), "ms of CPU", ""))
     ledger_us = pod_us()
     if ledger_us is not None:
         # Of a Pod that is read each second; most are read less often.
@@ -174,3 +175,23 @@ def numerics_us(estimator: str, *, seconds: int) -> tuple[float, float]:
         tested.update(pods=pods, churning=False)
         updates.append(time.perf_counter() - begun)
     return 1e6 * statistics.median(samples), 1e6 * statistics.median(updates)
+
+
+def many_classes_ms(*, classes: int = 240, seconds: int = 8) -> float:
+    """Median milliseconds of a second's samples and update, with one Pod of each class."""
+    node = base.EstimatorConfig(
+        dims=("cpu", "memory"), scale=np.array([64.0, 256e9]), cores=32.0, ceiling=np.array([0.8, 0.9]),
+        pod_limit=classes,
+    )  # fmt: skip
+    tested = pipeline.Pipeline(pipeline.PipelineConfig(estimator="footprint", node=node))
+    tested.pods_changed({f"uid-{number}": f"Job/default/{number}" for number in range(classes)})
+    values = np.array([0.5, 0.4])
+    spent_s: list[float] = []
+    for second in range(seconds):
+        begun_s = time.process_time()
+        for tick in range(pipeline.BATCH):
+            at_s = second + tick / pipeline.BATCH
+            tested.sample(pipeline.Sample(values=values, parts={}, pods=classes, dt_s=0.1, at_ns=0, at_s=at_s))
+        tested.update(pods=classes, churning=False)
+        spent_s.append(time.process_time() - begun_s)
+    return 1e3 * statistics.median(spent_s)

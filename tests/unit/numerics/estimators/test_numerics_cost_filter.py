@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carico_core.numerics import kalman
+from carico_core.numerics import arrays, kalman
 from carico_core.numerics.estimators import base
 from carico_core.numerics.estimators.footprint import cost_filter
 
@@ -39,6 +39,22 @@ def test_a_step_is_kalmans() -> None:
     filters.step(design, 3.0, 0.01, at_least=False)
     np.testing.assert_allclose(filters.mean[0], mean, rtol=1e-12)
     np.testing.assert_allclose(filters.covariance[0], covariance, rtol=1e-9, atol=1e-15)
+
+
+def test_a_step_of_many_rows_is_kalmans_too() -> None:
+    rng = np.random.default_rng(5)
+    size, variance = 3 * arrays.BLOCK_ROWS + 1, 0.04
+    filters = cost_filter.CostFilters(1)
+    filters.resize([], [[(0.1, 1.0)] * size])
+    root = rng.normal(size=(size, size))
+    filters.covariance[0] = before = root @ root.T
+    design = rng.random(size)
+    gain = before @ design / (design @ before @ design + variance)
+    kept = np.eye(size) - np.outer(gain, design)
+    filters.step(design, 3.0, variance, at_least=False)
+    np.testing.assert_allclose(
+        filters.covariance[0], kept @ before @ kept.T + variance * np.outer(gain, gain), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_a_reading_that_says_at_least_teaches_only_who_expected_less() -> None:
@@ -109,6 +125,6 @@ def test_rows_that_are_kept_stay_and_new_ones_begin_on_their_own() -> None:
     assert filters.mean[0].tolist() == [mean[2], mean[0], 7.0]
     assert filters.covariance[0, 0].tolist() == [covariance[2, 2], covariance[2, 0], 0.0]
     assert filters.covariance[0, 2].tolist() == [0.0, 0.0, 3.0]
-    filters.begin(0, [1], [(4.0, 9.0)])
+    filters.begin(0, slice(1, 2), [(4.0, 9.0)])
     assert filters.mean[0].tolist() == [mean[2], 4.0, 7.0]
     assert filters.covariance[0].tolist() == [[covariance[2, 2], 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 3.0]]

@@ -151,7 +151,7 @@ class ClassCosts:
         for name in self._held:
             peers_found = self._priors.by_peers(name)
             if peers_found is not None and self._variance(name) > peers_found[1]:
-                self._filters.begin(_KNOWN, self._rows_of(name), self._priors.by_part(name))
+                self._filters.begin(_KNOWN, self._held[name].rows, self._priors.by_part(name))
                 self._changed()
 
     def learn(self, usage: float, counts: Counted, shown: Shown, *, censored: bool, dt_s: float) -> None:
@@ -273,8 +273,7 @@ class ClassCosts:
         Of classes that started together readings show only the sum, for as long as nothing changes. It counts for Pods
         that are in the last segment of the profile; for younger ones, which may still grow, the prior cost does.
         """
-        reach: list[float] = []
-        rows: list[int] = []
+        seen = np.zeros(len(self._means))
         young = prior = 0.0
         for name, parts in pods.items():
             identified, count, old = self._identified(name), parts[0], parts
@@ -288,13 +287,11 @@ class ClassCosts:
             else:
                 prior += identified.expected(parts)
             if name in self._held:
-                reach += old
-                rows += self._rows_of(name)
-        seen = np.array(reach)
-        variance = float(seen @ self._filters.covariance[_KNOWN][np.ix_(rows, rows)] @ seen)
+                seen[self._held[name].rows] = old
+        variance = float(seen @ self._filters.covariance[_KNOWN] @ seen)
         if variance > growth.MEASURED * self._priors.unknown_part():
             return prior
-        return young + max(0.0, float(seen @ self._filters.mean[_KNOWN, rows]))
+        return young + max(0.0, float(seen @ self._filters.mean[_KNOWN]))
 
     def evidence(self, name: str, life_s: float) -> base.Evidence | None:
         """Return (mean, variance) of a Pod's cost at the end of a life this long, as measured here, without prior.

@@ -47,11 +47,11 @@ class CostFilters:
         # c <- c + P x e / (x' P x + R)
         mean += gain * innovation[:, np.newaxis]
         # (I - K x') P (I - K x')' + K R K' = P - K (P x)' - (P x) K' + K (x' P x + R) K'
-        rows = gain[:, :, np.newaxis]
-        crossed = rows * pulled[:, np.newaxis]
-        covariance -= crossed
-        covariance -= crossed.transpose(0, 2, 1)
-        covariance += spread[:, np.newaxis, np.newaxis] * (rows * gain[:, np.newaxis])
+        for rows in arrays.blocks(len(design)):
+            block, gains = covariance[:, rows], gain[:, rows, np.newaxis]
+            block -= gains * pulled[:, np.newaxis]
+            block -= pulled[:, rows, np.newaxis] * gain[:, np.newaxis]
+            block += spread[:, np.newaxis, np.newaxis] * (gains * gain[:, np.newaxis])
         if surprised is not None:
             # Indexing made copies.
             self.mean[surprised], self.covariance[surprised] = mean, covariance
@@ -108,12 +108,12 @@ class CostFilters:
         self.mean[:, :kept] = mean[:, keep]
         self.covariance[:, :kept, :kept] = covariance[:, keep][:, :, keep]
         for belief, begun in enumerate(new):
-            self.begin(belief, range(kept, size), begun)
+            self.begin(belief, slice(kept, size), begun)
 
-    def begin(self, belief: int, rows: Sequence[int], new: Sequence[base.Evidence]) -> None:
+    def begin(self, belief: int, rows: slice, new: Sequence[base.Evidence]) -> None:
         """Reset those rows of one belief to `new`, independent of all others."""
         covariance = self.covariance[belief]
-        for row, (value, variance) in zip(rows, new, strict=True):
+        covariance[rows] = covariance[:, rows] = 0.0
+        for row, (value, variance) in zip(range(rows.start, rows.stop), new, strict=True):
             self.mean[belief, row] = value
-            covariance[row, :] = covariance[:, row] = 0.0
             covariance[row, row] = variance

@@ -104,13 +104,15 @@ class _Ended:
 class Lifetimes:
     """Ages of the running Pods, and the last lifetimes of each class."""
 
-    __slots__ = ("_ended", "_now_s", "_running")
+    __slots__ = ("_ended", "_now_s", "_running", "_starts_s")
 
     def __init__(self) -> None:
         # Time since the first tick; a Pod's age is the difference to the time of its start.
         self._now_s = 0.0
         # uid -> (class, time at its start)
         self._running: dict[str, tuple[str, float]] = {}
+        # The same starts by class, earliest first: each sample asks for the ages of every class.
+        self._starts_s: dict[str, list[float]] = {}
         self._ended: dict[str, _Ended] = {}
 
     def tick(self, dt_s: float) -> None:
@@ -131,6 +133,9 @@ class Lifetimes:
             elif held[0] != name:
                 # Its class has become known.
                 self._running[uid] = (name, held[1])
+        self._starts_s = {}
+        for name, started_s in self._running.values():
+            self._starts_s.setdefault(name, []).append(started_s)
 
     def forget(self, name: str) -> None:
         """Forget the lifetimes of a class."""
@@ -138,12 +143,12 @@ class Lifetimes:
 
     def counts(self) -> collections.Counter[str]:
         """Return the running Pods by class."""
-        return collections.Counter([name for name, _ in self._running.values()])
+        return collections.Counter({name: len(starts_s) for name, starts_s in self._starts_s.items()})
 
     def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
         """Return the ages of the running Pods of a class, oldest first, counted from `since_s` after their starts."""
         now_s = self._now_s
-        return [now_s - started_s - since_s for held, started_s in self._running.values() if held == name]
+        return [now_s - started_s - since_s for started_s in self._starts_s.get(name, ())]
 
     def is_known(self, name: str) -> bool:
         """Return whether enough Pods of a class have ended to know its lifetimes."""
@@ -165,8 +170,7 @@ class Lifetimes:
 
     def _oldest_s(self, name: str) -> float:
         """Return the age of the oldest running Pod of a class, infinity if it is not known; 0 if none runs."""
-        # Pods are in the order of their starts.
-        started_s = next((started_s for held, started_s in self._running.values() if held == name), self._now_s)
+        started_s = next(iter(self._starts_s.get(name, ())), self._now_s)
         return self._now_s - started_s if started_s > 0.0 else math.inf
 
     def means_s(self) -> dict[str, base.Evidence]:
@@ -177,19 +181,12 @@ class Lifetimes:
         class that was rolled out three times in an hour and has run for weeks since would seem to live for minutes.
         """
         # m = (sum of lifetimes + sum of ages) / n;   variance = m^2 / n
-        ages_s = dict.fromkeys([name for name, each in self._ended.items() if each.longest_s is not None], 0.0)
-        if not ages_s:
-            return {}
-        running = set()
-        for name, started_s in self._running.values():
-            if name in ages_s:
-                running.add(name)
-                ages_s[name] += self._now_s - started_s
         found = {}
-        for name in running:
-            lifetimes_s = self._ended[name].lifetimes_s
-            mean_s = (sum(lifetimes_s) + ages_s[name]) / len(lifetimes_s)
-            found[name] = (mean_s, mean_s**2 / len(lifetimes_s))
+        for name in self._starts_s:
+            if self.is_known(name):
+                lifetimes_s = self._ended[name].lifetimes_s
+                mean_s = (sum(lifetimes_s) + sum(self.ages_s(name))) / len(lifetimes_s)
+                found[name] = (mean_s, mean_s**2 / len(lifetimes_s))
         return found
 
 
