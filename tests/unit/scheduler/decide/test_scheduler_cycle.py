@@ -337,7 +337,7 @@ def test_a_cycle_decides_the_same_with_scores_for_each_demand(seed: int, monkeyp
     def decided() -> list[object]:
         rng = random.Random(seed)
         nodes, source = some_full(rng), many_demands(rng)
-        held = [(slot, demands.Demand(pod_class="other")) for slot in range(len(nodes)) if rng.random() < 0.3]
+        held = [(slot, demands.Demand(pod_class="other"), None) for slot in range(len(nodes)) if rng.random() < 0.3]
         outcome = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=1000, held=held)
         placed = ((each.waiting.pod.name, each.row.slot, each.free, each.refused) for each in outcome.placed)
         return [*placed, *(each.pod.name for each in outcome.unplaced)]

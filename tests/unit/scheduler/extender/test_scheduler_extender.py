@@ -176,9 +176,9 @@ def test_what_is_held_is_not_given_to_our_own_pods() -> None:
         for name in ("mine", "mine-too"):
             desk.state.put_pod(objects.make_pod(name), now_s)
         (held,) = desk.extender.held()
-        assert held == ("n1", demands.demand_of(cluster_pod(desk, "theirs")))
+        assert held == ("n1", demands.demand_of(cluster_pod(desk, "theirs")), None)
         outcome = cycle.Cycle(policy.Policy()).run(
-            desk.state.fleet.snapshot(now_s), desk.state.queue, most=8, held=[(0, held[1])]
+            desk.state.fleet.snapshot(now_s), desk.state.queue, most=8, held=[(0, held[1], None)]
         )
         assert (len(outcome.placed), len(outcome.unplaced)) == (1, 1)
 

@@ -39,6 +39,7 @@ class Desk:
             write_event=self.preempted,
             count=self.outcomes.append,
             term=lambda: self.term,
+            leaving=nominations.Nominations(),
         )
         self.nomination = nominations.Nomination(
             pod=objects.make_pod("high", scheduler_name="carico"), demand=demand.Demand(), node="node-0",

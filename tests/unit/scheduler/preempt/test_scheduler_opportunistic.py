@@ -1,6 +1,8 @@
 """Opportunistic Pods on the memory API: they run on what is idle, and go when their node fills."""
 
 import asyncio
+import types
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,6 +25,8 @@ class Idle(world.World):
     """Nodes with room for 6 Pods of a core each, whose other load is `load_cores`."""
 
     load_cores = 0.0
+    # Further load by node.
+    own_cores: Mapping[str, float] = types.MappingProxyType({})
     # None: the node has not measured the class.
     held_cores: float | None = 1.0
 
@@ -35,7 +39,9 @@ class Idle(world.World):
         plain = objects.make_advertisement(
             node, max(capacity, 0.0), seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, pods=pods, covers=covers
         )
-        made = objects.with_headroom(plain, {"cpu": self.room - pods - self.load_cores}, {"cpu": 1.0})
+        made = objects.with_headroom(
+            plain, {"cpu": self.room - pods - self.load_cores - self.own_cores.get(node, 0.0)}, {"cpu": 1.0}
+        )
         if self.held_cores is None and made.classes is not None:
             # Only what an unmeasured Pod may cost is known.
             made = made._replace(classes={"?": made.classes["*"]})
@@ -134,6 +140,42 @@ def test_pods_that_go_from_several_nodes_at_the_same_time_count_together_for_a_b
         await asyncio.sleep(30.0)
         assert len(running(made)) == 2
         assert len({"idle-2", "idle-3"} & set(running(made))) == 1, "the budget allows one of them to go"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_pod_counts_for_its_budget_until_it_is_gone() -> None:
+    """The API takes a moment to count a Pod that was deleted, and another node may fill in it."""
+
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1", "idle-2", "idle-3", nodes=2)
+        guard(made, "idle-2", "idle-3", allowed=1)
+        made.kube.is_graceful = True
+        made.own_cores = {"node-0": 4.5}
+        await asyncio.sleep(6.0)
+        assert count(made, "DELETE") == 1
+        made.own_cores = {"node-0": 4.5, "node-1": 4.5}
+        await asyncio.sleep(6.0)
+        gone = [each.rpartition("/")[2] for each in made.kube.requests if each.startswith("DELETE")]
+        assert gone == ["idle-2", "idle-1"], "the budget allows one of 2 and 3 to go"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_none_goes_while_another_pod_is_evicted_from_its_node_for_another_reason() -> None:
+    async def main() -> None:
+        made = await begin("own-0", "idle-0")
+        state = made.engines[0].state
+        (own,) = (pod for pod in state.pods() if pod.name == "own-0")
+        state.nominations.note_evicted(own)
+        made.load_cores = 4.5
+        await asyncio.sleep(10.0)
+        assert running(made) == ["idle-0", "own-0"]
+        state.nominations.note_stays(own.uid)
+        await asyncio.sleep(10.0)
+        assert running(made) == ["own-0"]
         await made.stop()
 
     objects.run_fast(main())

@@ -115,3 +115,28 @@ def test_no_pod_goes_where_the_obstacle_is_on_another_node() -> None:
         await desk.world.stop()
 
     objects.run_fast(main())
+
+
+@pytest.mark.parametrize(
+    "is_own", [pytest.param(True, id="its anti-affinity"), pytest.param(False, id="that of the others")]
+)
+def test_those_that_come_meanwhile_do_not_go_where_anti_affinity_keeps_them_from_the_pod(*, is_own: bool) -> None:
+    """As kube-scheduler, which counts nominated Pods when it filters others; else victims go in vain without end."""
+
+    async def main() -> None:
+        desk = Desk(nodes=1)
+        await desk.start(("low", 0, "node-0"), **({} if is_own else APART))
+        desk.world.kube.is_graceful = True
+        desk.create("high", 10, **(APART if is_own else {}))
+        for index in range(4):
+            await asyncio.sleep(2.0)
+            desk.create(f"next-{index}", 0, **({} if is_own else APART))
+        desk.world.kube.objects.delete("pods", ("default", "low"), {}, "test")
+        await asyncio.sleep(10.0)
+        assert desk.running() == {"high": "node-0"}
+        assert [each for each in desk.world.kube.requests if each.startswith("DELETE")] == [
+            "DELETE /api/v1/namespaces/default/pods/low"
+        ]
+        await desk.world.stop()
+
+    objects.run_fast(main())

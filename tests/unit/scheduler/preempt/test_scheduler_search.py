@@ -9,7 +9,8 @@ import pytest
 from carico_core.domain import cluster, selectors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler.decide import turns
+from carico_scheduler.decide import cycle, turns
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import nominations, search, victims
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
@@ -29,6 +30,8 @@ class Site:
         for name in nodes:
             self.state.put_node(objects.make_node(name, labels={HOST: name}))
         self.turns = turns.Turns(self.state.fleet, self.state.queue)
+        # Room that other schedulers have claimed.
+        self.of_others: list[cycle.Held] = []
 
     def run(self, name: str, node: str, cores: float = 1.0, **more: Any) -> cluster.Pod:
         """A Pod on a node."""
@@ -56,7 +59,9 @@ class Site:
         """What a search finds for a Pod that waits."""
         waiting = self.state.queue.find(pod.uid)
         assert waiting is not None
-        found = search.Search(self.state, clock=self.clock, rng=random.Random(seed), turns=self.turns)
+        found = search.Search(
+            self.state, clock=self.clock, rng=random.Random(seed), turns=self.turns, others=lambda: self.of_others
+        )
         return asyncio.run(found.choose(waiting, search.AlikePods(waiting.demand, pod.priority)))
 
 
@@ -105,6 +110,37 @@ def test_a_pod_that_is_evicted_for_another_counts_no_longer_for_the_spread() -> 
     found = site.search(pod)
     assert found is not None
     assert (names(found), [(each.name, each.deleting) for each in found.awaited]) == ([], [("going", True)])
+
+
+def test_a_pod_that_is_evicted_for_no_other_is_waited_for_and_counts_for_its_budget() -> None:
+    site = Site("n", "m", "k")
+    for node in ("m", "k"):
+        site.run(f"top-{node}", node, 2.0, priority=100)
+    guarded: dict[str, Any] = {"priority": 0, "labels": {"app": "b"}}
+    going, _ = site.run("going", "n", 4.0, **guarded), site.run("guarded", "m", 2.0, **guarded)
+    site.run("dear", "k", 2.0, priority=5)
+    selector = (selectors.Requirement(key="app", operator=selectors.IN, values=("b",)),)
+    site.state.budgets.put(cluster.DisruptionBudget(namespace="default", name="b", selector=selector, allowed=1))
+    small, large = site.wait("small", cores="2"), site.wait("large", cores="4")
+    assert (names(site.search(small)), names(site.search(large))) == (["guarded"], ["going"])
+    site.state.nominations.note_evicted(going)
+    found = site.search(large)
+    assert found is not None
+    assert (found.node, found.victims, [each.name for each in found.awaited]) == ("n", (), ["going"])
+    elsewhere = site.wait("elsewhere", cores="2", nodeSelector={"zone": "z"})
+    for node in ("m", "k"):
+        site.state.put_node(objects.make_node(node, labels={HOST: node, "zone": "z"}))
+    assert names(site.search(elsewhere)) == ["dear"], "the budget allows no second one to go"
+
+
+def test_what_other_schedulers_have_claimed_is_not_free() -> None:
+    site = Site("n")
+    for index in range(3):
+        site.run(f"low-{index}", "n", priority=index)
+    high = site.wait("high", cores="2")
+    assert names(site.search(high)) == ["low-0"]
+    site.of_others = [(0, demands.Demand(request_cores=1.0), None)]
+    assert names(site.search(high)) == ["low-1", "low-0"]
 
 
 def near(*labels: dict[str, str]) -> dict[str, Any]:

@@ -44,12 +44,12 @@ class Held:
 
     def __init__(self) -> None:
         self.found: list[cycle.Nominee] = []
-        self.of_others: list[tuple[int, demands.Demand]] = []
+        self.of_others: list[cycle.Held] = []
 
     def nominees(self) -> list[cycle.Nominee]:
         return self.found
 
-    def slots_for_others(self) -> list[tuple[int, demands.Demand]]:
+    def slots_for_others(self) -> list[cycle.Held]:
         return self.of_others
 
 
@@ -125,7 +125,7 @@ def test_a_pod_that_fits_after_all_is_found_whatever_is_held_elsewhere() -> None
     assert desk.rounds(1) == [True], "it is held for one of these"
     desk.held.found = [cycle.Nominee("uid-elsewhere", earlier, 0, second.demand)]
     assert desk.rounds(1) == [False], "it is held for a Pod of another scheduler"
-    desk.held.found, desk.held.of_others = [], [(0, other)]
+    desk.held.found, desk.held.of_others = [], [(0, other, None)]
     assert desk.rounds(1) == [False]
     desk.hear(2.0)
     assert desk.rounds(1) == [True]

@@ -512,3 +512,28 @@ def test_records_of_decisions_state_to_whom_a_pod_lost_claims() -> None:
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_a_pod_with_anti_affinity_goes_to_no_node_that_another_scheduler_has_claimed_for_one_that_it_excludes() -> None:
+    """The other one chose the node before it knew of the Pod, and has not bound its own yet."""
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=10.0)
+        await run_pods(made, 0, nodes=2)
+        slow = objects.pod_object("slow", nodeSelector={"zone": "none"})
+        slow["metadata"]["labels"] = {"app": "a"}
+        uid = made.kube.objects.create("pods", slow, "test")["metadata"]["uid"]
+        await made.connections[0].claims.change([made.claims_on("node-0", uid)])
+        await asyncio.sleep(0.1)
+        host = "kubernetes.io/hostname"
+        term = {"topologyKey": host, "labelSelector": {"matchLabels": {"app": "a"}}}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        first = made.create_pod("first", affinity=apart, nodeSelector={host: "node-0"})
+        second = made.create_pod("second", affinity=apart)
+        await asyncio.sleep(5.0)
+        assert made.kube.binds == {second: 1}
+        await asyncio.sleep(ledger.LEASE_S + 2.0 * janitor.EVERY_S)
+        assert made.kube.binds == {first: 1, second: 1}, "the claim has ended"
+        await made.stop()
+
+    objects.run_fast(main())

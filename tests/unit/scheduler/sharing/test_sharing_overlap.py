@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from carico_core.domain import messages
+from carico_core.domain import constraints, messages
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder, outcomes
@@ -86,6 +86,20 @@ async def test_what_another_has_claimed_here_frees_nothing() -> None:
     site = Site("a", "b", "c")
     site.claimed_by_another("a")
     assert not site.member.rechecks.fits(site.request("b"), [site.request("a")])
+
+
+@pytest.mark.parametrize("claims", [(), ("b",)])
+async def test_a_pod_with_anti_affinity_does_not_follow_a_claim_of_which_its_decision_did_not_know(
+    claims: tuple[str, ...],
+) -> None:
+    """The other scheduler may not have known of the Pod that keeps its own away."""
+    site = Site("a")
+    site.state.put_pod(objects.make_pod("b"), 100.0)
+    assert site.member.rechecks.fits(site.request("a"), [])
+    term = constraints.PodTerm(topology_key="kubernetes.io/hostname", selector=(), namespaces=("default",))
+    site.state.put_pod(objects.make_pod("a", constraints=constraints.Constraints(anti_affinity=(term,))), 100.0)
+    site.claimed_by_another(*claims)
+    assert site.member.rechecks.fits(site.request("a"), []) is not bool(claims)
 
 
 async def test_what_another_has_bound_here_frees_nothing() -> None:

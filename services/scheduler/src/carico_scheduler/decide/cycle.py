@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from carico_core.domain import cluster
 from carico_scheduler.decide import cycle_scores, masks, parties, peer_scores
@@ -22,6 +22,10 @@ from carico_scheduler.rules import protocol, registry
 
 # Gangs tried in one cycle: each takes about a millisecond at 10,000 nodes, even if it finds no room.
 PARTIES_MOST = 16
+
+
+# Room that is held for another Pod: the slot of the node, and the Pod as in `Nominee`.
+Held: TypeAlias = tuple[int, demands.Demand, cluster.Pod | None]
 
 
 class Source(Protocol):
@@ -52,7 +56,8 @@ class Placement(NamedTuple):
 class Nominee(NamedTuple):
     """A waiting Pod for which room is being made on a node: Pods that come after it in the queue do not get it.
 
-    `pod`: they do not get its host ports and disks there either; None: it lacks nothing but room.
+    `pod`: they do not get its host ports and disks there either, nor come where its anti-affinity or theirs rules that
+    out; None: it lacks nothing but room.
     """
 
     uid: str
@@ -84,7 +89,7 @@ class Cycle:
         self._masks = masks.NodeMasks()
 
     def run(
-        self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = (),
+        self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[Held] = (),
         nominees: Sequence[Nominee] = (), gangs: parties.PartySource | None = None,
     ) -> CycleResult:  # fmt: skip
         """Decide on Pods of `source` until `most` are placed or none is left; the last gang may exceed it.
@@ -94,8 +99,8 @@ class Cycle:
         """
         outcome = CycleResult()
         draft = scoring.Draft(view)
-        for slot, demand in held:
-            draft.hold(slot, demand)
+        for slot, demand, of in held:
+            draft.hold(slot, demand, of)
         scorer, ahead = self._scorer(view, draft), _Ahead(nominees)
         tried = 0
         while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
@@ -174,14 +179,10 @@ class Cycle:
         return best, len(best)
 
     def explain(
-        self, view: snapshot.Snapshot, demand: demands.Demand, *,
-        held: Iterable[tuple[int, demands.Demand, cluster.Pod | None]] = (),
+        self, view: snapshot.Snapshot, demand: demands.Demand, *, held: Iterable[Held] = (),
         placed: Iterable[tuple[int, cluster.Pod, demands.Demand]] = (), only: snapshot.Bools | None = None,
     ) -> cycle_scores.Scores:  # fmt: skip
-        """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes.
-
-        `held`: room held for other Pods, each with the Pod as in `Nominee`.
-        """
+        """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes."""
         draft = scoring.Draft(view)
         for slot, each, of in held:
             draft.hold(slot, each, of)

@@ -88,7 +88,7 @@ class CycleScores:
         self._unseen.clear()
 
     def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
-        """Hold room on a node for a Pod that comes before all that follow; `pod`: also its host ports and disks."""
+        """Hold room on a node for a Pod that comes before all that follow; `pod`: see `cycle.Nominee`."""
         self._settle()
         self.draft.hold(slot, demand, pod)
         for each in self._by_demand.values():

@@ -9,8 +9,8 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import preferences, protocol, registry
 
-# What no two Pods of a node have. Of other rules, a Pod more may let nodes pass (affinity, spread).
-_EXCLUSIVE = frozenset({decision.Reason.HOST_PORTS, decision.Reason.DISK})
+# By these a Pod more only refuses nodes. By others it may let nodes pass (affinity, spread).
+_EXCLUSIVE = frozenset({decision.Reason.HOST_PORTS, decision.Reason.DISK, decision.Reason.POD_ANTI_AFFINITY})
 
 
 class PeerScores:
@@ -101,7 +101,7 @@ class PeerScores:
             self._follow(slot)
 
     def _exclude(self, pod: cluster.Pod, slot: int) -> None:
-        """Count a Pod that may not come to the node after all: where it only takes what this demand asks for."""
+        """Count a Pod that may not come to the node after all: where it can only rule nodes out."""
         for reason, each in self._peers:
             if reason in _EXCLUSIVE:
                 each.add(pod, slot)

@@ -42,7 +42,7 @@ class Draft:
         self.view = view
         self.changed: dict[int, snapshot.NodeRow] = {}
         self.placed: list[tuple[cluster.Pod, int]] = []
-        # The Pods whose host ports and disks are held, too.
+        # The Pods for which not only room is held: see `cycle.Nominee`.
         self.held: list[tuple[cluster.Pod, int]] = []
         # What is taken of the nodes, by those that are placed and those for which room is held.
         self._taken: list[tuple[int, demands.Demand]] = []
@@ -69,7 +69,7 @@ class Draft:
         return after
 
     def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
-        """Reserve room on a node for a Pod that may still be placed elsewhere; `pod`: also its host ports and disks."""
+        """Reserve room on a node for a Pod that may still be placed elsewhere; `pod`: see `cycle.Nominee`."""
         if pod is not None:
             self.held.append((pod, slot))
         self._taken.append((slot, demand))
@@ -171,7 +171,7 @@ class Scores:
         self.update(slot, row)
 
     def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> None:
-        """Note that room is held on a node, which is now as `row`; `pod`: also the host ports and disks of this one."""
+        """Note that room is held on a node, which is now as `row`; `pod`: see `cycle.Nominee`."""
         self.update(slot, row)
 
     def put(self, slot: int, score: float) -> None:

@@ -79,6 +79,7 @@ class Engine:
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
             metrics=parts.metrics, term=self._duty_term, turns=self.turns, on_hold=self._announce,
+            others=lambda: self.held.slots_for_others(),
         )  # fmt: skip
         self.opportunistic = opportunistic.Opportunistic(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,

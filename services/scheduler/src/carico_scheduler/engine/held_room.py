@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Iterable, Iterator
 
+from carico_core.domain import cluster
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import fleet as fleets
@@ -21,8 +22,11 @@ class HeldRoom:
         self._preemptor = preemptor
         self._turns = turns
         self._member = member
-        # Returns (node, demand) of room that is held for Pods of kube-scheduler or of other members.
-        self.for_others: Callable[[], Iterable[tuple[str, demands.Demand]]] = tuple if member is None else member.held
+        # Returns (node, demand, Pod) of room that is held for Pods of kube-scheduler or of other members; the Pod as in
+        # `cycle.Nominee`.
+        self.for_others: Callable[[], Iterable[tuple[str, demands.Demand, cluster.Pod | None]]] = (
+            tuple if member is None else member.held
+        )
         if member is not None:
             member.corrections.own_nominees = self._own_nominees
 
@@ -30,12 +34,12 @@ class HeldRoom:
         """Return the Pods for which room is held on a node, in the order of the queue."""
         return self._own_nominees() if self._member is None else self._member.corrections.nominees()
 
-    def slots_for_others(self) -> Iterator[tuple[int, demands.Demand]]:
-        """Yield (slot of the node, demand) of the room that is held for others."""
-        for node, demand in self.for_others():
+    def slots_for_others(self) -> Iterator[cycles.Held]:
+        """Yield the room that is held for others."""
+        for node, demand, pod in self.for_others():
             slot = self._fleet.slot_of(node)
             if slot is not None:
-                yield slot, demand
+                yield slot, demand, pod
 
     def _own_nominees(self) -> list[cycles.Nominee]:
         """Return those for which this scheduler holds it."""

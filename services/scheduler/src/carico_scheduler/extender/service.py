@@ -163,11 +163,11 @@ class Extender:
         """Forget the waiting times of Pods that are bound or gone."""
         self.waits.drop_ended(self._waits, before_s=self._clock.monotonic_s() - self._wanted.hold_s)
 
-    def held(self) -> Iterator[tuple[str, demands.Demand]]:
-        """Yield (node, demand) of everything held, for our own decisions."""
+    def held(self) -> Iterator[tuple[str, demands.Demand, None]]:
+        """Yield (node, demand, None) of everything held, for our own decisions: on each node only room."""
         for hold in self.holds:
             for node in hold.nodes:
-                yield node, hold.demand
+                yield node, hold.demand, None
 
     def _held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return for which Pods of our own, or of other schedulers, room is held on a node against a Pod."""

@@ -67,7 +67,7 @@ class Keeper:
         self._wake = wake
         self._evictor = evictor.Evictor(
             kube, clock=clock, write_event=events.given_back, term=term,
-            count=lambda outcome: metrics.gang_evictions.labels(outcome).inc(),
+            count=lambda outcome: metrics.gang_evictions.labels(outcome).inc(), leaving=state.nominations,
         )  # fmt: skip
         # The term of the last round.
         self._round_term: int | None = None

@@ -8,7 +8,7 @@ ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
 from carico_core.domain import cluster, errors
@@ -40,17 +40,21 @@ class Evictor:
 
     def __init__(
         self, api: api_actions.Api, *, clock: clocks.Clock, write_event: Callable[[cluster.Pod, str], None],
-        count: Callable[[str], None], term: Callable[[], int | None],
+        count: Callable[[str], None], term: Callable[[], int | None], leaving: nominations.Nominations,
     ) -> None:  # fmt: skip
-        """`count` is called with the outcome of each eviction: "evicted", or the name of the error."""
+        """`count` is called with the outcome of each eviction: "evicted", or the name of the error.
+
+        `leaving`: where Pods are noted that are evicted for no nomination.
+        """
         self._api = api
         self._clock = clock
         self._write_event = write_event
         self._count = count
         self._term = term
         self._tasks: set[asyncio.Task[object]] = set()
-        # The Pods that `evict` is evicting, by UID.
-        self._under_way: dict[str, cluster.Pod] = {}
+        self._leaving = leaving
+        # UIDs of the Pods that `evict` is evicting.
+        self._under_way: set[str] = set()
         self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._line = logs.get("scheduler")
 
@@ -61,13 +65,9 @@ class Evictor:
     def evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
         """Start to evict one Pod, unless that is under way; `may_write` is asked before each request."""
         if victim.uid not in self._under_way:
-            self._under_way[victim.uid] = victim
-            self._run(self._evict(victim, cause, may_write), lambda: self._under_way.pop(victim.uid, None))
-
-    @property
-    def under_way(self) -> Collection[cluster.Pod]:
-        """The Pods that `evict` is evicting."""
-        return self._under_way.values()
+            self._under_way.add(victim.uid)
+            self._leaving.note_evicted(victim)
+            self._run(self._evict_noted(victim, cause, may_write))
 
     def clear(self, pod: cluster.Pod, term: int) -> None:
         """Start to remove the nominated node of a Pod that did not get the room."""
@@ -84,14 +84,10 @@ class Evictor:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, work: Coroutine[Any, Any, object], on_end: Callable[[], object] = lambda: None) -> None:
-        def end(task: asyncio.Task[object]) -> None:
-            self._tasks.discard(task)
-            on_end()
-
+    def _run(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(end)
+        task.add_done_callback(self._tasks.discard)
 
     async def _evict_all(self, nomination: nominations.Nomination, term: int) -> None:
         def may_write() -> bool:
@@ -119,6 +115,12 @@ class Evictor:
                 )
         except errors.CaricoError as error:
             self._line.warning("nominated node not written", pod=pod.key, node=node, error=str(error))
+
+    async def _evict_noted(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
+        """Evict one Pod; if it stays, it is not noted any more."""
+        if not await self._evict(victim, cause, may_write):
+            self._leaving.note_stays(victim.uid)
+        self._under_way.discard(victim.uid)
 
     async def _evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> bool:
         """Evict one Pod; return False if it stays."""

@@ -10,6 +10,9 @@
 While a Pod has a nomination, Pods that come after it in the queue do not get the room (those of lower priority, and the
 younger ones of its own), and no further Pod is evicted for it. If it takes the room of another Pod like it, they
 exchange their nominations.
+
+Pods are also evicted for no nomination: opportunistic ones, and gangs that are given back. They are noted here until
+they are gone, so that no other goes in their place, and all count against their budgets together.
 """
 
 import dataclasses
@@ -87,6 +90,8 @@ class Nominations:
     def __init__(self) -> None:
         self._by_uid: dict[str, Nomination] = {}
         self._by_node: dict[str, list[Nomination]] = {}
+        # Those that are evicted for no nomination, by UID.
+        self._evicted: dict[str, cluster.Pod] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -145,6 +150,26 @@ class Nominations:
                 self._remove(each)
                 ended.append((each, end))
         return ended
+
+    def note_evicted(self, pod: cluster.Pod) -> None:
+        """Note that a Pod is evicted for no nomination."""
+        self._evicted[pod.uid] = pod
+
+    def note_stays(self, uid: str) -> None:
+        """Note that it could not be evicted."""
+        self._evicted.pop(uid, None)
+
+    def is_evicted(self, uid: str, node: str) -> bool:
+        """Return True if a Pod on a node is being evicted; that others only wait for it does not make it go."""
+        victims = (victim for each in self.on(node) for victim in each.victims)
+        return uid in self._evicted or any(victim.uid == uid and not victim.deleting for victim in victims)
+
+    def evicting(self, node_of: Callable[[str], str | None]) -> list[cluster.Pod]:
+        """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
+        self._evicted = {uid: pod for uid, pod in self._evicted.items() if node_of(uid) is not None}
+        victims = [victim for each in self for victim in each.victims if not victim.deleting]
+        found = self._evicted | {victim.uid: victim for victim in victims if node_of(victim.uid) is not None}
+        return list(found.values())
 
     def drop(self, nomination: Nomination) -> None:
         """Take back a nomination for which nothing was evicted."""

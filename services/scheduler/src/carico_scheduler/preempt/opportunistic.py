@@ -45,7 +45,7 @@ class Opportunistic:
         self._priority_class = priority_class
         self._evictor = evictor.Evictor(
             kube, clock=clock, write_event=events.preempted, term=term,
-            count=lambda outcome: metrics.victims.labels(outcome).inc(),
+            count=lambda outcome: metrics.victims.labels(outcome).inc(), leaving=state.nominations,
         )  # fmt: skip
         # By node: since when it is full, and until when nothing is evicted there (monotonic).
         self._full_since_s: dict[str, float] = {}
@@ -77,22 +77,20 @@ class Opportunistic:
     def _relieve(self, row: snapshot.NodeRow, term: int, now_s: float) -> None:
         """Evict as many Pods as hold what a full node lacks, unless some are leaving."""
         node = row.node.name
-        found, is_leaving = [], False
-        for booking in self._state.reservations.on(node):
-            pod = self._state.pod(booking.uid)
-            if pod is None or booking.is_baseline or self._state.is_binding(booking.uid):
-                continue
-            if pod.deleting:
-                is_leaving |= pod.ends_at_s > self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
-            elif pod.priority_class == self._priority_class:
-                found.append((pod, booking))
-        if is_leaving:
+        here = [
+            (pod, booking) for booking in self._state.reservations.on(node)
+            if (pod := self._state.pod(booking.uid)) is not None
+            and not (booking.is_baseline or self._state.is_binding(booking.uid))
+        ]  # fmt: skip
+        found = [each for each in here if each[0].priority_class == self._priority_class and not each[0].deleting]
+        if any(self._is_leaving(pod, node) for pod, _ in here):
             self._rests_until_s[node] = now_s + SETTLE_S
         if not found or node in self._rests_until_s:
             return
         # The lowest priority first, then the youngest; those that would violate a budget, in this order, after others.
         found.sort(key=lambda each: (each[0].priority, -each[0].created_at_s, each[0].uid))
-        violating = self._state.budgets.violated_by([pod for pod, _ in found], self._evictor.under_way)
+        evicting = self._state.nominations.evicting(self._state.node_of)
+        violating = self._state.budgets.violated_by([pod for pod, _ in found], evicting)
         found.sort(key=lambda each: each[0].uid in violating)
         gone: list[cluster.Pod] = []
         for pod, booking in found:
@@ -113,6 +111,11 @@ class Opportunistic:
             text = f"{node} is full, and {self._priority_class} Pods run on what is idle"
             cause = evictor.Cause(evictor.REASON, f"{pod.scheduler_name}: {text}", f"Evicted: {text}")
             self._evictor.evict(pod, cause, functools.partial(self._may_evict, pod.uid, node, term))
+
+    def _is_leaving(self, pod: cluster.Pod, node: str) -> bool:
+        if pod.deleting:
+            return pod.ends_at_s > self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
+        return self._state.nominations.is_evicted(pod.uid, node)
 
     def _may_evict(self, uid: str, node: str, term: int) -> bool:
         return self._term() == term and self._state.node_of(uid) == node

@@ -7,7 +7,7 @@ is nominated in turn, with the others' room held, before anything is evicted.
 
 import collections
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from carico_core.domain import cluster
@@ -51,9 +51,9 @@ class Preemptor:
     def __init__(
         self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
-        on_hold: Callable[[], None] = lambda: None,
+        on_hold: Callable[[], None] = lambda: None, others: Callable[[], Iterable[cycles.Held]] = tuple,
     ) -> None:  # fmt: skip
-        """`turns`: for which Pods nodes are held; evicting others there would be in vain.
+        """`turns`: for which Pods nodes are held; evicting others there would be in vain. `others`: see `search`.
 
         `on_hold` is called when room is held for a Pod, before the first eviction for it.
         """
@@ -61,10 +61,10 @@ class Preemptor:
         self._clock = clock
         self._metrics = metrics
         self._term = term
-        self._search = search.Search(state, clock=clock, rng=rng, turns=turns)
+        self._search = search.Search(state, clock=clock, rng=rng, turns=turns, others=others)
         self._evictor = evictor.Evictor(
             kube, clock=clock, write_event=events.preempted, term=term,
-            count=lambda outcome: metrics.victims.labels(outcome).inc(),
+            count=lambda outcome: metrics.victims.labels(outcome).inc(), leaving=state.nominations,
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
         self._again_s: dict[search.AlikePods, float] = {}

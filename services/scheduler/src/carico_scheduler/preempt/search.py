@@ -5,7 +5,7 @@ The room that is held for other Pods counts as taken.
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import cluster, decision
@@ -47,8 +47,13 @@ class Search:
     """Searches for waiting Pods of one scheduler."""
 
     def __init__(
-        self, state: states.State, *, clock: clocks.Clock, rng: random.Random, turns: queue_turns.Turns
+        self, state: states.State, *, clock: clocks.Clock, rng: random.Random, turns: queue_turns.Turns,
+        others: Callable[[], Iterable[cycles.Held]] = tuple,
     ) -> None:  # fmt: skip
+        """`others` returns the room that is held for Pods of other schedulers."""
+        self._others = others
+        # The same by slot, when nodes were scored last.
+        self._claimed: dict[int, list[demands.Demand]] = {}
         self._state = state
         self._turns = turns
         self._clock = clock
@@ -153,7 +158,12 @@ class Search:
         # Pods of a gang each need room of their own, which the nominations of the others hold.
         is_alone = kind.demand.gang is None
         placed = () if is_alone else self._held(kind)
-        held = [(each.slot, each.demand, None) for each in self._turns.nominees() if _is_before(each, kind)]
+        others = list(self._others())
+        self._claimed = {}
+        for at, demand, _ in others:
+            self._claimed.setdefault(at, []).append(demand)
+        turns = [(each.slot, each.demand, None) for each in self._turns.nominees() if _is_before(each, kind)]
+        held: list[cycles.Held] = [*turns, *others]
         scores = self._cycle.explain(view, kind.demand, placed=placed, held=held, only=only)
         if is_alone and scores.best("") != snapshot.NO_NODE:
             # Rare for a Pod that waits, and each Pod for which room is held takes 20 us.
@@ -183,6 +193,8 @@ class Search:
         for each in here:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
+        for demand in self._claimed.get(slot, ()):
+            row = row.with_pod(demand)
         for turn in self._turns.on(row.node.name):
             row = row.with_pod(turn.demand) if _is_before(turn, kind) else row
         residents = []
@@ -191,11 +203,11 @@ class Search:
             # One that must stay counts, and cannot be evicted.
             if pod is not None and not self._must_stay(pod, kind):
                 is_reserved = self._state.reservations.is_reserved(booking)
-                is_evicted = self._is_evicted(pod.uid, row.node.name)
+                is_evicted = self._state.nominations.is_evicted(pod.uid, row.node.name)
                 residents.append(victims.Resident(pod, booking, is_reserved, is_evicted))
         return victims.on_node(
             row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
-            self._evicting(), lambda: self._peers(view, kind, scores.stages),
+            self._state.nominations.evicting(self._state.node_of), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
 
     def _must_stay(self, pod: cluster.Pod, kind: AlikePods) -> bool:
@@ -209,12 +221,7 @@ class Search:
         pod = self._state.pod(uid)
         if pod is None or pod.deleting:
             return pod is None or not self._is_stuck(pod)
-        return self._is_evicted(uid, node)
-
-    def _is_evicted(self, uid: str, node: str) -> bool:
-        """Return True if a Pod is evicted for another one now; that others wait for it does not make it go."""
-        here = self._state.nominations.on(node)
-        return any(victim.uid == uid and not victim.deleting for each in here for victim in each.victims)
+        return self._state.nominations.is_evicted(uid, node)
 
     def _is_stuck(self, pod: cluster.Pod) -> bool:
         """Return True if a Pod that is being deleted should have ended long ago."""
@@ -237,13 +244,6 @@ class Search:
             for each in found:
                 each.add(pod, slot)
         return found
-
-    def _evicting(self) -> Iterator[cluster.Pod]:
-        """Yield the victims of all nominations that are not gone yet."""
-        for each in self._state.nominations:
-            for victim in each.victims:
-                if not victim.deleting and self._state.node_of(victim.uid) is not None:
-                    yield victim
 
 
 def _is_before(turn: queue_turns.Turn | cycles.Nominee, kind: AlikePods) -> bool:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from carico_core.domain import cluster, decision, gangs
+from carico_core.domain import decision, gangs
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.gangs import gang as gang_records
@@ -27,7 +27,7 @@ DEMANDS_A_ROUND = 32
 
 
 # Room that is held on nodes: slot, demand, and the Pod whose host ports and disks are, too.
-_Room: TypeAlias = list[tuple[int, demands.Demand, cluster.Pod | None]]
+_Room: TypeAlias = list[cycles.Held]
 
 
 class ConditionSink(Protocol):
@@ -53,8 +53,8 @@ class Held(Protocol):
     def nominees(self) -> Sequence[cycles.Nominee]:
         """Return the Pods for which room is held on a node."""
 
-    def slots_for_others(self) -> Iterable[tuple[int, demands.Demand]]:
-        """Yield (slot of the node, demand) of the room that is held for Pods of other schedulers."""
+    def slots_for_others(self) -> Iterable[cycles.Held]:
+        """Yield the room that is held for Pods of other schedulers."""
 
 
 class _Unplaced(NamedTuple):
@@ -149,7 +149,7 @@ def _against(waiting: queues.Waiting, queue: queues.Queue, held: Held) -> _Room:
         if each.key < waiting.key
         and (each.demand != waiting.demand or each.uid not in queue or queue.due_s(each.uid) is not None)
     )
-    return [*((slot, demand, None) for slot, demand in held.slots_for_others()), *nominees]
+    return [*held.slots_for_others(), *nominees]
 
 
 def _in_turns(parked: Iterable[queues.Waiting]) -> Iterator[queues.Waiting]:

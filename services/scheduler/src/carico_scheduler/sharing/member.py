@@ -143,10 +143,13 @@ class Member:
                 # Else the janitor ends them.
                 await self._commits.withdraw(sorted(nodes), self._stream.epoch)
 
-    def held(self) -> Iterator[tuple[str, demands.Demand]]:
-        """Yield (node, demand) of the room that others have claimed and this member's own state does not count yet."""
+    def held(self) -> Iterator[tuple[str, demands.Demand, cluster.Pod | None]]:
+        """Yield (node, demand, Pod) of what others have claimed and this member's own state does not count yet.
+
+        The Pod counts for anti-affinity: its own scheduler may not have known of the one that excludes it.
+        """
         for node, claim in self.ledger.counted(self._clock.monotonic_s()):
-            yield node, fits.demand_of(claim)
+            yield node, fits.demand_of(claim), self._state.pod(claim.uid)
 
     def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return what other members hold on a node against a Pod, by claims and as the holder of the Lease."""

@@ -37,10 +37,13 @@ class Rechecks:
         stages = self._stages[1] if by_requests else self._stages[0]
         own = request.claim.uid
         claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
+        pod = self._state.pod(own)
+        if claims and pod is not None and self._state.demand_of(pod).is_limited_by_peers:
+            # Whether their Pods and this one rule each other out is looked at by the next decision.
+            return False
         # The reservations of those that were given up end with the next turn of the loop.
         gone = (each for each in lost if not self._is_claimed_by_others(each))
         row = view.row(slot).counting(self._counted((request, *gone)), -1)
-        pod = self._state.pod(own)
         for held in () if pod is None else self._held_on(request.node, pod):
             row = row.with_pod(held)
         return fits.fits(row, request.demand, claims, stages)
