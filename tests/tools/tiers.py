@@ -6,7 +6,7 @@ pytest-xdist, in which the tests of one file go to one worker, and so do all tes
 has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
 wants it. `serial` has what measures this machine, or fills it, and would fail when other tests run at the same time.
 `system` has two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no
-idle machine, but `compose` does. `browser` is a part of its own because it may run next to both.
+idle machine and may run next to `parallel`.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -69,18 +69,14 @@ SHARED_PLANE = (
 )  # fmt: skip
 # One worker has all of these, and the only Docker engine; the other one has kubelets of its own meanwhile.
 ENGINE = (
+    "tests/integration/deploy/test_docker_engine.py", "tests/e2e/compose/",
     *(
         f"tests/e2e/kubernetes/test_e2e_{each}.py"
-        for each in ("callout", "images", "kubelets", "overlays", "parts", "rights")
+        for each in ("compose_kube", "callout", "images", "kubelets", "overlays", "parts", "rights")
     ),
-    "tests/integration/deploy/test_docker_engine.py",
-)
+)  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
-# The live page in a browser, with simulated nodes: it needs no other system software.
-BROWSER = ("tests/e2e/web/test_e2e_web_identity.py", "tests/e2e/web/test_e2e_web_page.py")
-# Its deadlines hold where nothing else runs.
-COMPOSE = ("tests/e2e/compose", "tests/e2e/kubernetes/test_e2e_compose_kube.py")
 _SLOWEST = ("--durations=10", "--durations-min=5")
 _QUICK = ("-m", "not system and not upstream", *_SLOWEST)
 _SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
@@ -88,9 +84,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "waiting": (*_QUICK, "tests", *(f"--ignore={path}" for path in (*COMPUTING, *SERIAL))),
     "computing": (*_QUICK, *COMPUTING),
     "serial": (*_QUICK, *SERIAL),
-    "browser": (*_SYSTEM, *BROWSER),
-    "system": (*_SYSTEM, *SYSTEM, *(f"--ignore={path}" for path in (*BROWSER, *COMPOSE))),
-    "compose": (*_SYSTEM, *COMPOSE),
+    "system": (*_SYSTEM, *SYSTEM),
     "upstream": ("-m", "upstream"),
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.

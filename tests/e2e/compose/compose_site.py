@@ -191,11 +191,6 @@ def _instant_s(text: str) -> float:
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
-def is_idle() -> bool:
-    """Whether this machine has time: next to others' work no time says anything about ours."""
-    return os.getloadavg()[0] < 2.0 * (os.cpu_count() or 1)
-
-
 def phases(pods: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How many Pods are in which phase."""
     found: dict[str, int] = {}
