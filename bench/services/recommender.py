@@ -17,13 +17,13 @@ import numpy as np
 import orjson
 
 from bench import _process
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, webhook
 from carico_recommender.vpa import keeper
+from tests.tools.memory import memory_kube
 from tests.tools.sites import security_site
 from tests.unit.recommender import learnt
 from tests.unit.recommender.admission import test_admission_review as reviews

@@ -12,13 +12,12 @@ import types
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from carico_core.runtime.bus import memory_bus
-from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app
 from carico_scheduler import settings as setting
+from tests.tools.memory import memory_bus, memory_kube, memory_objects
 from tests.unit.scheduler import objects
 
 NODES = 10

@@ -15,12 +15,13 @@ from carico_agent import ports
 from carico_agent.pod_events import cgroup, inotify, kubernetes
 from carico_agent.telemetry.cgroups import hierarchy
 from carico_core.domain import recording
-from carico_core.runtime.kube import api_client, memory_kube
+from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from tests.conformance import containerd_site
 from tests.contract.kubernetes import control_planes
+from tests.tools.memory import memory_kube
 
 NODE = "node-1"
 

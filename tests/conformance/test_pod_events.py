@@ -13,11 +13,11 @@ import pytest
 
 from carico_agent import pod_events, ports
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from tests.conformance import containerd_real, containerd_site, pod_site
 from tests.contract.kubernetes import control_planes
 from tests.tools import debian, waiting
+from tests.tools.memory import memory_kube
 
 PATIENCE_S = waiting.WAIT_S
 # A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.

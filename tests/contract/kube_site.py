@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, api_client, list_watch, memory_kube, paged_lists
+from carico_core.runtime.kube import api_actions, api_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from tests.contract.kubernetes import control_planes, shapes
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 
 OPTIONS = list_watch.Options(watch_s=20.0, backoff_first_s=0.02, backoff_most_s=0.2)
 PATIENCE_S = waiting.WAIT_S

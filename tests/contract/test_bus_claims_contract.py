@@ -7,12 +7,13 @@ from typing import Any
 import nats
 import pytest
 
-from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 
 SUBJECT = subjects.claim("node-1.example")
 OTHER = subjects.claim("node-2")

@@ -9,12 +9,13 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 
 WAIT_S = waiting.WAIT_S
 # Nothing that is stored here is to grow too old before a slow machine has read it.

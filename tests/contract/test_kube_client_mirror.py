@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import list_watch, memory_kube, paged_lists
+from carico_core.runtime.kube import list_watch, paged_lists
 from tests.contract import kube_site
 from tests.contract.kubernetes import shapes
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 
 PODS = "/api/v1/pods"
 

@@ -11,7 +11,7 @@ from carico_agent.reporting import traffic_reports
 from carico_agent.telemetry import panel, sources
 from carico_agent.traffic import diagnostics, sockets
 from carico_core.domain import pod_telemetry
-from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.observe import health
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
@@ -22,6 +22,7 @@ from carico_core.wire import subjects
 from carico_rescheduler import instruments
 from carico_rescheduler.adapter import telemetry
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 from tests.tools.sites import talking_pods
 from tests.tools.sites.talking_pods import ANSWER, CLIENT, REQUEST, SERVER
 from tests.unit.rescheduler import cluster_objects as objects

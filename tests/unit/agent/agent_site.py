@@ -12,11 +12,11 @@ from carico_agent.pod_events import pod_states
 from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel
 from carico_core.domain import messages, usage
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools.memory import memory_bus
 
 SUBSPACE = subjects.subspace("node-1")
 # Of the loop, until a sender that was woken has sent.

@@ -11,9 +11,9 @@ from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors, pod_telemetry, usage
 from carico_core.numerics import estimators
-from carico_core.runtime.bus import memory_bus
 from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
+from tests.tools.memory import memory_bus
 from tests.unit.agent import agent_site
 
 

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 
-from carico_core.runtime.bus import memory_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools.memory import memory_bus
 from tests.unit.agent import agent_site
 
 

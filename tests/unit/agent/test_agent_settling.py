@@ -8,12 +8,13 @@ import pytest
 
 from carico_agent import service, settings
 from carico_agent.telemetry import panel, sources
-from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.observe import health
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as service_settings
 from carico_core.runtime.process import tasks
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 
 
 class Gauge:

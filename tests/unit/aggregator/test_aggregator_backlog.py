@@ -4,10 +4,10 @@ import asyncio
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
+from tests.tools.memory import memory_bus
 
 
 async def test_the_gauges_follow_and_a_bus_that_is_away_is_counted() -> None:

@@ -13,11 +13,12 @@ import structlog
 from carico_aggregator import app, instruments, model
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import memory_bus, serving
+from carico_core.runtime.bus import serving
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools.memory import memory_bus
 from tests.unit.aggregator import reports
 from tests.unit.wire import kinds, mutations
 

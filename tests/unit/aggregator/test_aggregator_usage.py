@@ -12,12 +12,12 @@ from carico_aggregator import app, kept_usage, recommendations
 from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
-from carico_core.runtime.bus import memory_bus
 from carico_core.wire import codec, fields, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import recommended
 from carico_core.wire.messages import usage as wire_usage
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 from tests.unit.aggregator import reports, test_aggregator_intake
 
 MIB = 2.0**20

@@ -9,10 +9,11 @@ import pytest
 
 from carico_auth import connections, ended_pods, instruments, policy
 from carico_core.domain import errors
-from carico_core.runtime.kube import list_watch, memory_kube
+from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import accounts, roles
+from tests.tools.memory import memory_kube
 
 SETTLED_S = ended_pods.SETTLE_S + 1.0
 AGENTS = accounts.connections(accounts.Account.AGENTS)

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from bench.cluster import _player, _workloads
-from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools.memory import memory_kube, memory_objects
 from tests.unit.scheduler import objects
 
 GATED = {"kind": "Pod", "metadata": {"generateName": "gated-"}, "spec": {"schedulingGates": [{"name": "g"}]}}

@@ -12,13 +12,13 @@ import orjson
 from carico_cli.live import addresses, ports
 from carico_cli.live import reader as readers
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 
 BOOT = "18e9f814b6bb5a96"
 LEASE_S = 10.0

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 
-from carico_core.runtime.kube import memory_kube
 from carico_recommender import namespaces
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects as loops
 
 

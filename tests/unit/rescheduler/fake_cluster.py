@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects, instants
+from tests.tools.memory import memory_kube, memory_objects
 
 Object = dict[str, Any]
 HASH = "5d9c7b8f6d"

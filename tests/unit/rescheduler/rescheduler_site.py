@@ -10,7 +10,6 @@ import orjson
 
 from carico_core.domain import pod_telemetry
 from carico_core.numerics.rescheduling.containers import carico
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
@@ -19,6 +18,7 @@ from carico_rescheduler import app
 from carico_rescheduler import settings as setting
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
+from tests.tools.memory import memory_bus
 from tests.unit.rescheduler import fake_cluster
 from tests.unit.scheduler import objects
 

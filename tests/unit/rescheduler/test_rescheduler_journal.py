@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import journal
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import record as records
+from tests.tools.memory import memory_kube
 
 
 class Site:

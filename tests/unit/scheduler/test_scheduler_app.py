@@ -8,8 +8,6 @@ import orjson
 import pytest
 
 from carico_core.domain import decision, errors
-from carico_core.runtime.bus import memory_bus
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
@@ -17,6 +15,7 @@ from carico_core.wire import subjects
 from carico_scheduler import app
 from carico_scheduler import settings as setting
 from carico_scheduler.rules import policy
+from tests.tools.memory import memory_bus, memory_kube
 from tests.unit.scheduler import objects
 
 

@@ -9,15 +9,14 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app
 from carico_scheduler import settings as setting
+from tests.tools.memory import memory_bus, memory_kube, memory_objects
 from tests.unit.scheduler import objects
 
 

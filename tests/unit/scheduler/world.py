@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from carico_core.domain import errors, messages
-from carico_core.runtime.kube import api_actions, list_watch, memory_kube, memory_objects
+from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
@@ -17,6 +17,7 @@ from carico_core.wire import subjects
 from carico_scheduler.engine import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
+from tests.tools.memory import memory_kube, memory_objects
 from tests.unit.scheduler import objects
 
 # Time is the loop's: nobody waits for these pauses. Shorter ones are thousands of lists while the API is away.

@@ -16,13 +16,13 @@ import playwright._impl._driver as driver  # where Playwright keeps its Node; it
 import pytest
 
 from carico_core.domain import amounts, messages
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus.streams import kept
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import queries
 from carico_web import site
 from tests.fixtures.golden import records
+from tests.tools.memory import memory_bus
 from tests.unit.cli import fake_cluster
 
 BOOT = "18e9f814b6bb5a96"

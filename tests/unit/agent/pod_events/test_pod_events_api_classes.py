@@ -8,9 +8,9 @@ from typing import Any
 from carico_agent.pod_events import adapter, api_classes, pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 

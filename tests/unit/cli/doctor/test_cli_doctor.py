@@ -19,7 +19,6 @@ from carico_cli.doctor import bus as bus_checks
 from carico_cli.doctor import command, findings, kubernetes, rights
 from carico_cli.live import addresses, members
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -28,6 +27,7 @@ from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
 from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
+from tests.tools.memory import memory_bus
 from tests.unit.scheduler import objects
 
 AT = addresses.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())

@@ -6,10 +6,10 @@ import dataclasses
 import pytest
 
 from carico_cli.live import members
-from carico_core.runtime.bus import memory_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.fixtures.golden import records
+from tests.tools.memory import memory_bus
 
 FULL = records.HEARTBEAT_REPORT
 

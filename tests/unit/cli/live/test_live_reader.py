@@ -8,12 +8,12 @@ import pytest
 from carico_cli.live import addresses
 from carico_cli.live import reader as readers
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.kube import list_watch
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.fixtures.golden import records
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 from tests.unit.cli import fake_cluster
 
 

@@ -13,10 +13,10 @@ from carico_cli.live import addresses
 from carico_cli.recommend import asking, choosing, command, contradictions, manifests, picture, text
 from carico_core.domain import amounts, errors
 from carico_core.numerics import recommendation
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from tests.tools import carico_cli
+from tests.tools.memory import memory_bus
 
 MIB = 2.0**20
 NOW_NS = 10**18

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock
 from carico_core.wire import subjects
 from carico_local.cluster.services import ready_nodes
 from tests.tools import waiting
+from tests.tools.memory import memory_bus
 
 
 class Slow(memory_bus.MemoryBus):

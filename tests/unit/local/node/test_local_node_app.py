@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.api import access
@@ -20,6 +19,7 @@ from carico_local.node.reporting import registration
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import records, users
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -14,7 +14,6 @@ import pytest
 from aiohttp import web_protocol
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
@@ -22,6 +21,7 @@ from carico_recommender import instruments
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, registration, webhook
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 from tests.tools.sites import security_site
 from tests.unit.recommender import learnt
 from tests.unit.recommender.admission import test_admission_review as reviews

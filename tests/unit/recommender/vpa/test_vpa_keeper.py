@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from carico_core.domain import errors, usage
-from carico_core.runtime.kube import list_watch, memory_kube
+from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.wire.kubernetes import namespace_rules
 from carico_recommender import classes, instruments
 from carico_recommender import settings as setting
 from carico_recommender.vpa import keeper, objects
 from tests.tools import waiting
+from tests.tools.memory import memory_kube
 from tests.unit.recommender import learnt
 from tests.unit.scheduler import objects as loops
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 

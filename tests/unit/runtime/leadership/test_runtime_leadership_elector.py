@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_core.domain import errors, names
-from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.leadership import elector, leader_settings, status
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
@@ -19,6 +19,7 @@ from carico_scheduler import settings as setting
 from carico_scheduler.intake import handover
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 LEASES = "/leases"

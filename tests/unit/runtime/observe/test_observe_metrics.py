@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.observe import client_metrics
 from carico_core.runtime.observe import metrics as metric
+from tests.tools.memory import memory_bus
 
 
 def test_names_carry_the_service_and_appear_in_the_text() -> None:

@@ -5,9 +5,10 @@ import random
 from typing import Any
 
 from carico_core.domain import cluster, decision, errors
-from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.kube import api_actions
 from carico_scheduler.bind import binder
 from carico_scheduler.report import decisions
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 POD = "/api/v1/namespaces/default/pods/pod-0"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import decision, errors
-from carico_core.runtime.kube import memory_objects
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from carico_core.domain import cluster, errors
 from carico_core.domain import storage as storage_objects
-from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import storage, volume_placement
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.rules import test_scheduler_peers as peers
 

@@ -6,13 +6,13 @@ import pathlib
 import random
 from typing import Any
 
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
 from carico_scheduler.decide import turns
 from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.report import decisions, instruments
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 RECORDED = pathlib.Path(__file__).parents[3] / "fixtures/extender"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import pod_groups
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 
 FOREVER = (10_000.0, 10_000.0)

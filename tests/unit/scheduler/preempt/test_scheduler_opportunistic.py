@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_objects
 from carico_core.runtime.process import settings
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import settings as setting
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 
 IDLE = "idle"

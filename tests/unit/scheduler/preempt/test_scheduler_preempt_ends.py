@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations
 from carico_scheduler.report import notices
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.preempt import test_scheduler_preemptor as cases
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import instants
 from carico_scheduler.preempt import nominations, preemptor, victims
 from carico_scheduler.preempt import search as search_module
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 
 FOREVER = (10_000.0, 10_000.0)

@@ -6,11 +6,12 @@ import random
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.pods import queue
 from carico_scheduler.report import conditions, notices, verdicts
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 
 Verdict = verdicts.Verdict

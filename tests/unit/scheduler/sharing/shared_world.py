@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -16,6 +15,7 @@ from carico_core.wire import subjects
 from carico_scheduler.engine import engine
 from carico_scheduler.report import instruments
 from carico_scheduler.sharing import member, parts
+from tests.tools.memory import memory_bus
 from tests.unit.scheduler import world
 
 

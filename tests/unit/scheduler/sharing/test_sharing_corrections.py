@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import memory_objects
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.decide import cycle, turns
@@ -17,6 +16,7 @@ from carico_scheduler.pods import queue
 from carico_scheduler.report import events
 from carico_scheduler.sharing import corrections, heartbeats, membership
 from carico_scheduler.sharing.claims import stream
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 

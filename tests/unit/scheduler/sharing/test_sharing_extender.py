@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from carico_core.runtime.kube import memory_objects
 from carico_scheduler.extender import extender_settings, messages, server, service
 from carico_scheduler.report import decisions
 from carico_scheduler.sharing.claims import stream
+from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.wire import subjects
+from tests.tools.memory import memory_bus
 
 
 async def serving(bus: memory_bus.MemoryBus) -> kept.Ask:

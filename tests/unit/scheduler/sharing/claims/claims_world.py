@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import demand
 from carico_scheduler.sharing.claims import commits, ledger
+from tests.tools.memory import memory_bus
 from tests.unit.scheduler import objects
 
 NODE = "node-1"

@@ -3,9 +3,9 @@
 import asyncio
 
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import memory_kube
 from carico_core.wire import subjects
 from carico_scheduler.sharing.claims import commits, janitor
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing.claims import claims_world
 

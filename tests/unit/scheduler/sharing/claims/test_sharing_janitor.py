@@ -2,8 +2,8 @@
 
 import asyncio
 
-from carico_core.runtime.kube import memory_kube
 from carico_scheduler.sharing.claims import janitor, ledger
+from tests.tools.memory import memory_kube
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing.claims import claims_world
 

@@ -3,11 +3,11 @@
 import asyncio
 
 from carico_core.domain import messages
-from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.sharing.claims import ledger, stream
+from tests.tools.memory import memory_bus
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing.claims import claims_world
 

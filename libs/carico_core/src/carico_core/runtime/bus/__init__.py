@@ -1,7 +1,6 @@
-"""The message bus on NATS with JetStream, and one in memory for tests.
+"""The message bus on NATS with JetStream.
 
 - `port`: what passes over the bus, and its settings. Services know nothing else.
-- `memory_bus`: a bus in one process's memory. The same contract tests run on both.
 - `serving`: how a service lives on a bus: it connects, repeats what is not taken yet, and answers while it leads.
 - `nats_bus`: the bus on NATS. `connect` is the way in; the rest of this package are its parts:
   - connecting: `connection_options`, `nats_client` (nats-py's client, with TLS and nkeys of ours), `nats_server`

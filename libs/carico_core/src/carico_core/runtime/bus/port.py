@@ -1,4 +1,4 @@
-"""What passes over the bus, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests).
+"""What passes over the bus, whichever adapter carries it: `nats_bus`, or the one in memory of the tests.
 
 `nats_bus.NatsBus` says what a bus does. Services declare the few methods they use as ports of their own.
 """

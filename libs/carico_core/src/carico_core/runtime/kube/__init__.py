@@ -8,6 +8,4 @@
   in-cluster files or a kubeconfig, which `kubeconfig` reads.
 - Transport: `http_client` and `http_answer` (requests over persistent connections, which detect a dead peer),
   `api_errors` (answers as our errors).
-- `memory_kube`, over `memory_objects`: an API in memory with the same interface, for tests. The same contract tests
-  run on both.
 """

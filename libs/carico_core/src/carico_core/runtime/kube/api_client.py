@@ -1,6 +1,6 @@
 """The Kubernetes API over raw HTTP and JSON: objects are plain dicts, without model classes.
 
-`connect` makes a `KubeClient`; `carico_core.runtime.kube.memory_kube` has the same interface in memory.
+`connect` makes a `KubeClient`.
 """
 
 import asyncio

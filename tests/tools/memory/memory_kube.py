@@ -13,9 +13,10 @@ from typing import Any
 import orjson
 
 from carico_core.domain import errors, selectors
-from carico_core.runtime.kube import api_actions, list_watch, memory_objects, paged_lists
+from carico_core.runtime.kube import api_actions, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects, instants
+from tests.tools.memory import memory_objects
 
 Object = dict[str, Any]
 # Tests must not wait for retries.
