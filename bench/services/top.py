@@ -12,15 +12,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import _process
 from bench.services import scheduler as fleet_bench
 from carico_cli.live import addresses, ports, signals
+from carico_cli.live import loads as live_loads
 from carico_cli.live import picture as pictures
 from carico_cli.live import pods as live_pods
 from carico_cli.live import reader as readers
 from carico_cli.top import screen
+from carico_core.domain import pod_telemetry
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
@@ -48,19 +50,29 @@ def run(quick: bool = False) -> list[Row]:
     answer_s = asyncio.run(_answer_s(10 if quick else 50))
     a_second = min(1.0 / readers.RESERVED_EVERY_S, 1.0 / (readers.RESERVED_EVERY_S_PER_NODE * NODES))
     asked = 100.0 * answer_s * a_second
-    server, taken_in = asyncio.run(_server_percent(seconds))
+    table, pods_view = asyncio.run(_server_percent(seconds))
     picture = _picture(payloads)
     frame_ms, key_ms = asyncio.run(_frame_ms(picture, 20 if quick else 100))
-    pods_ms = asyncio.run(_pods_ms(20 if quick else 100))
+    pods_ms = asyncio.run(_pods_ms(20 if quick else 100, node=None))
+    used_ms = asyncio.run(_pods_ms(20 if quick else 100, node="node-0"))
     return [
-        (f"{NODES} nodes: one more viewer, the NATS server's CPU", server, "% of a core", ""),
+        (f"{NODES} nodes: one more viewer, the NATS server's CPU", table.server, "% of a core", ""),
+        (f"{NODES} nodes: ... while it shows what {PODS} Pods use", pods_view.server, "% of a core", ""),
         (f"{NODES} nodes: an answer of the scheduler about what is reserved", answer_s * 1e3, "ms", ""),
         (f"{NODES} nodes: those answers, as often as they are asked for", asked, "% of a core", ""),
-        (f"{NODES} nodes: both together", server + asked, "% of a core", "at most 2"),
-        (f"{NODES} nodes: the viewer's own CPU for what it hears", taken_in, "% of a core", ""),
+        (f"{NODES} nodes: both together", table.server + asked, "% of a core", "at most 2"),
+        (
+            f"{NODES} nodes: ... while it shows what {PODS} Pods use",
+            pods_view.server + asked,
+            "% of a core",
+            "at most 2",
+        ),
+        (f"{NODES} nodes: the viewer's own CPU for what it hears", table.own, "% of a core", ""),
+        (f"{NODES} nodes: ... while it shows what {PODS} Pods use", pods_view.own, "% of a core", ""),
         (f"{NODES} nodes: a new picture taken, sorted and drawn at 80x24", frame_ms, "ms", "at most 50"),
         (f"{NODES} nodes: a key that sorts again and draws", key_ms, "ms", "at most 50"),
         (f"{PODS} waiting Pods: 20 of them change, a new picture drawn at 80x24", pods_ms, "ms", "at most 50"),
+        (f"{PODS} running Pods: the same, with 100 reports of what they use", used_ms, "ms", "at most 50"),
     ]
 
 
@@ -98,8 +110,15 @@ async def _answer_s(repetitions: int) -> float:
     return statistics.median(took)
 
 
-async def _server_percent(seconds: float) -> tuple[float, float]:
-    """(what a viewer adds to the server's CPU, the viewer's own), at one advertisement a node and second."""
+class _Spent(NamedTuple):
+    """CPU in percent of a core: of the NATS server, and of the viewer."""
+
+    server: float
+    own: float
+
+
+async def _server_percent(seconds: float) -> tuple[_Spent, _Spent]:
+    """What a viewer adds, without and with what Pods use; at the rates at which agents report."""
     with tempfile.TemporaryDirectory() as folder:
         server = nats_server.NatsServer(pathlib.Path(folder)).start()
         try:
@@ -115,28 +134,29 @@ async def _server_percent(seconds: float) -> tuple[float, float]:
 
 async def _with_and_without(
     server: nats_server.NatsServer, bus: nats_bus.NatsBus, settings: buses.BusSettings, seconds: float
-) -> tuple[float, float]:
+) -> tuple[_Spent, _Spent]:
     pid = server.pid
     sending = asyncio.ensure_future(_send(bus))
     try:
         await asyncio.sleep(1.0)
-        differences, own = [], []
-        # In turns, so that a machine that grows slower or faster meanwhile does so for both.
+        table, pods_view = [], []
+        # In turns, so that a machine that grows slower or faster meanwhile does so for all.
         for _ in range(3):
-            without, sends = await _spent(pid, seconds)
-            async with _viewer(settings):
+            without = await _spent(pid, seconds)
+            async with _viewer(settings) as reader:
                 await asyncio.sleep(1.0)
-                with_it, takes_in = await _spent(pid, seconds)
-            differences.append(with_it - without)
-            own.append(takes_in - sends)
-        return statistics.median(differences), statistics.median(own)
+                table.append(_more(await _spent(pid, seconds), without))
+                reader.loads.watch()
+                await asyncio.sleep(1.0)
+                pods_view.append(_more(await _spent(pid, seconds), without))
+        return _median(table), _median(pods_view)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
-async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
+async def _viewer(settings: buses.BusSettings) -> AsyncIterator[readers.Reader]:
     """A reader as `carico top` has one, without an API and a screen; its requests get no answer."""
     clock = clocks.SystemClock()
     here = addresses.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
@@ -152,14 +172,14 @@ async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
     reader = readers.Reader(lambda: here, connect, clock=clock, lease_s=settings.lease_s)
     task = asyncio.ensure_future(reader.run())
     try:
-        yield
+        yield reader
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 async def _send(bus: nats_bus.NatsBus) -> None:
-    """Publish each node's advertisement once a second, evenly, until cancelled."""
+    """Publish each node's advertisement once a second and its loads every ten, evenly, until cancelled."""
     seq = 0
     while True:
         seq += 1
@@ -167,16 +187,33 @@ async def _send(bus: nats_bus.NatsBus) -> None:
         began = time.monotonic()
         for index, (subject, payload) in enumerate(payloads):
             await bus.publish(subject, payload)
+            if index % 10 == seq % 10:
+                await bus.publish(*_loads(f"node-{index}", PODS // NODES, seq=seq))
             if index % 20 == 19:
                 await asyncio.sleep(max(0.0, began + (index + 1) / NODES - time.monotonic()))
 
 
-async def _spent(pid: int, seconds: float) -> tuple[float, float]:
-    """(CPU of the process, CPU of this one) in percent of a core, over so many seconds."""
+def _loads(node: str, pods: int, *, seq: int) -> tuple[str, bytes]:
+    load = pod_telemetry.PodLoad("app/default/server", 0.25, 0.05, 8e7)
+    loads = {_uid(number): load for number in range(pods)}
+    found = pod_telemetry.PodLoads(node=node, boot="0" * 16, seq=seq, ts_ns=time.time_ns(), loads=loads)
+    return subjects.pods(node), wire.encode_loads(found)
+
+
+def _more(spent: _Spent, without: _Spent) -> _Spent:
+    return _Spent(spent.server - without.server, spent.own - without.own)
+
+
+def _median(found: list[_Spent]) -> _Spent:
+    return _Spent(*map(statistics.median, zip(*found, strict=True)))
+
+
+async def _spent(pid: int, seconds: float) -> _Spent:
+    """What the process with this id and this one spend over so many seconds."""
     before, own, began = _process.cpu_s(pid), time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     took = time.monotonic() - began
-    return 100.0 * (_process.cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took
+    return _Spent(100.0 * (_process.cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took)
 
 
 class _Still:
@@ -186,6 +223,7 @@ class _Still:
 
     def __init__(self, take: Callable[[], pictures.Picture]) -> None:
         self.picture = take
+        self.loads = live_loads.Loads(clock=clocks.SystemClock(), lease_s=10.0, on_drop=lambda _: None)
 
     def where(self) -> addresses.Address:
         """Return an address that is not used."""
@@ -218,19 +256,28 @@ async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float,
         return await _median_ms(frame, repetitions), await _median_ms(sort, repetitions)
 
 
-async def _pods_ms(repetitions: int) -> float:
-    """CPU milliseconds of a frame of the Pods' screen in which some of them have changed."""
-    found = [_waiting(number) for number in range(PODS)]
+async def _pods_ms(repetitions: int, *, node: str | None) -> float:
+    """CPU milliseconds of a frame of the Pods' screen in which some of them have changed.
+
+    node: on which they run; each frame then takes in the reports of a hundred nodes. None: they wait.
+    """
+    found = [_pod(number, node) for number in range(PODS)]
     table = live_pods.PodTable()
     table.on_event(list_watch.Listed(objects=found, resource_version="1"))
     heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
-    rng = random.Random(0)
-    reader = _Still(lambda: heard.picture(jobs=(), links=(), pods=table.rows(heard.scheduler_names)))
+    rng, seq = random.Random(0), 0
+    reader = _Still(
+        lambda: heard.picture(jobs=(), links=(), pods=table.rows(heard.scheduler_names), loads=reader.loads.now())
+    )
     top = screen.Top(reader, name="bench", clock=clocks.SystemClock(), every_s=3600.0)
     async with top.run_test(size=SIZE) as keys:
         await keys.press("P")
 
         async def frame() -> None:
+            nonlocal seq
+            seq += 1
+            for name in () if node is None else [f"node-{number}" for number in range(100)]:
+                reader.loads.take(*_loads(name, PODS // NODES, seq=seq))
             for pod in rng.choices(found, k=20):
                 table.on_event(list_watch.Changed(type="MODIFIED", object=pod))
             top._tick()
@@ -239,11 +286,16 @@ async def _pods_ms(repetitions: int) -> float:
         return await _median_ms(frame, repetitions)
 
 
-def _waiting(number: int) -> dict[str, Any]:
+def _uid(number: int) -> str:
+    return f"6f1c7f0a-0000-4000-8000-{number:012d}"
+
+
+def _pod(number: int, node: str | None) -> dict[str, Any]:
     created = f"2026-11-21T10:{number // 60 % 60:02}:{number % 60:02}Z"
     name = f"job-{number}"
-    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created}
-    return {"metadata": metadata, "spec": {"schedulerName": "carico", "containers": [{"image": "x"}]}, "status": {}}
+    metadata = {"name": name, "namespace": "default", "uid": _uid(number), "creationTimestamp": created}
+    spec = {"schedulerName": "carico", "containers": [{"image": "x"}], **({} if node is None else {"nodeName": node})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending" if node is None else "Running"}}
 
 
 async def _median_ms(work: Callable[[], Awaitable[None]], repetitions: int) -> float:

@@ -51,15 +51,19 @@ class Terminal:
 
     async def shows(self, text: str) -> None:
         """Returns once it is drawn."""
+        await self.shows_match(re.escape(text))
+
+    async def shows_match(self, pattern: str) -> None:
+        """Returns once what the expression describes is drawn."""
 
         def seen() -> bool:
             self._read()
-            return text in _ESCAPES.sub("", self.written)
+            return re.search(pattern, _ESCAPES.sub("", self.written)) is not None
 
         try:
             await waiting.until(seen, within_s=WITHIN_S)
         except TimeoutError:
-            raise AssertionError(f"never drawn: {text!r} in {_ESCAPES.sub('', self.written)[-3000:]}") from None
+            raise AssertionError(f"never drawn: {pattern} in {_ESCAPES.sub('', self.written)[-3000:]}") from None
 
     async def ended(self) -> int:
         """Its exit code."""
@@ -109,6 +113,7 @@ async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: caric
         )
         assert code == 0, out + err
         await _once(shell)
+        await _uses(shell)
         with terminal(shell, "top", "--name", "e2e-top", "--every", "0.5") as top:
             await _live(top)
             await _outage(top, paths)
@@ -147,6 +152,33 @@ async def _once(shell: carico_command.Shell) -> None:
     )
     assert (code, err) == (0, "")
     assert out.isascii()
+
+
+async def _uses(shell: carico_command.Shell) -> None:
+    """Each running Pod, as the node's agent measures it from its cgroup; in the table and on the screen, too."""
+    code, out, err = await shell.run(
+        "submit", "pi", "--name", "e2e-top", "--pods", "1", "--seconds", "600", "--job", "on"
+    )
+    assert code == 0, out + err
+    seen = await shell.until("top", "--name", "e2e-top", "--once", "--pods", "--json", holds=_is_measured)
+    (pod,) = [each for each in seen["pods"] if each["state"] == "running"]
+    assert (pod["name"], pod["job"], pod["node"] in ("node-1", "node-2")) == ("on-0", "on", True)
+    # It computes on one core without a pause; Python alone has some megabytes.
+    assert 0.2 < pod["uses"]["cores"] < 2.0 and pod["uses"]["memory_bytes"] > 1e6
+    assert {each["uses"] is None for each in seen["pods"] if each["state"] != "running"} == {True}
+    with terminal(shell, "top", "--name", "e2e-top") as top:
+        await top.shows("2/2 nodes fresh")
+        top.press("P")
+        await top.shows("why, or uses")
+        await top.shows_match(r"on-0 .*running .* node-\d +\d+m +[\d.]+ [kM]B [\d.]+ tasks")
+        top.press("q")
+        assert await top.ended() == 0
+
+
+def _is_measured(seen: Any) -> bool:
+    return [each["name"] for each in seen["pods"] if each["uses"] is not None and each["uses"]["cores"] > 0.2] == [
+        "on-0"
+    ]
 
 
 def _is_whole(seen: Any) -> bool:

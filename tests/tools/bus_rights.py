@@ -100,7 +100,7 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "carico.v1.capacity.node-b": CHOOSING | PEOPLE,
     "carico.v1.subspace.*": OWNER,
     "carico.v1.usage.*": frozenset({Role.AGGREGATOR, Role.OWNER}),
-    "carico.v1.pods.*": LOOKING | {Role.RESCHEDULER},
+    "carico.v1.pods.*": PEOPLE | {Role.RESCHEDULER},
     "carico.v1.traffic.*": LOOKING | {Role.RESCHEDULER},
     "carico.v1.partial.*": frozenset({Role.AGGREGATOR}) | LOOKING,
     "carico.v1.model": frozenset({Role.AGENT, Role.AGGREGATOR}) | PEOPLE,

@@ -2,6 +2,7 @@
 
 import asyncio
 import pathlib
+import re
 import signal
 
 import playwright.async_api as browsers
@@ -42,8 +43,11 @@ async def test_a_cluster_on_the_page(page: browsers.Page, tmp_path: pathlib.Path
             code, _, err = await shell.run("submit", "server", "--pods", "6", "--job", "stays", "--name", name)
             assert code == 0, err
             named = page.locator("#panel li button", has_text="app/default/server").filter(has_text="default/stays-")
+            # What its agent measures, once it has reported.
+            await expect(named.first).to_contain_text(re.compile(r"\d+m CPU, [\d.]+ [kM]B"), timeout=WITHIN_MS)
             await named.first.click(timeout=WITHIN_MS)
             await expect(page.locator("#panel")).to_contain_text("default/stays-", timeout=WITHIN_MS)
+            await expect(page.locator("#panel")).to_contain_text(re.compile(r"It uses \d+m CPU, "), timeout=WITHIN_MS)
             await page.goto(f"{url}/#node/node-1")
             await expect(page.locator("#model-note")).to_contain_text("of 2 nodes", timeout=WITHIN_MS)
             second, _, said = await shell.run("web", "--name", name)

@@ -12,6 +12,7 @@ import playwright.async_api as browsers
 import pytest
 
 from carico_auth import arrangements
+from carico_core.domain import pod_telemetry
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cluster.services import web_access
@@ -293,7 +294,7 @@ async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_ano
     async def reply(message: nats.aio.msg.Msg) -> None:
         nonlocal answered
         answered += 1
-        pods = [{"namespace": "default", "pod": named, "class": "app/default/web"}]
+        pods = [{"namespace": "default", "pod": named, "uid": f"uid-{named}", "class": "app/default/web"}]
         answer = {
             "known": True, "free": 1.0, "reserved": 0, "reserved_by": [], "placed": 1, "baseline_pods": 0, "pods": pods,
             "refused_by": None, "trust": {"is_suspect": False}, "bounds": [], "history": None,
@@ -305,6 +306,10 @@ async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_ano
         await opened(page, stage, f"#node/{node.name}")
         shown = page.locator("#panel li button", has_text="app/default/web")
         await expect(shown).to_contain_text("default/one", timeout=WITHIN_MS)
+        await expect(shown).to_contain_text("no reading yet")
+        loads = {"uid-one": pod_telemetry.PodLoad("app/default/web", 0.25, 0.0, 8.1e6)}
+        await stage.fleet.say_loads(node.name, 1, loads)
+        await expect(shown).to_contain_text("250m CPU, 8.1 MB")
         await expect(page.locator("#panel")).to_contain_text("1 Pod runs here", timeout=WITHIN_MS)
         # From here on the page knows of which Pods its list is.
         before = answered
@@ -312,6 +317,7 @@ async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_ano
         await waiting.until(lambda: answered > before)
         named, node.running = "other", frozenset({"uid-other"})
         await expect(shown).to_contain_text("default/other", timeout=WITHIN_MS)
+        await expect(shown).to_contain_text("no reading yet")
     finally:
         node.running = frozenset()
         await client.close()

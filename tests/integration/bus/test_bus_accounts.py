@@ -150,12 +150,14 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
             subjects.CLAIMED_ALL,
             subjects.MEMBER_ALL,
             subjects.MODEL,
+            subjects.PODS_ALL,
             subjects.SUMMARY,
         )
         for subject in everything:
             await reader.subscribe(subject, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"capacity")
         await agent.publish(subjects.subspace("node-a"), b"subspace")
+        await agent.publish(subjects.pods("node-a"), b"loads")
         await core.scheduler.publish(subjects.decision("default", "p"), b"decision")
         await core.scheduler.claims.change(
             [buses.GuardedWrite(subject=subjects.claim("node-a"), payload=b"claim", seq=0)]
@@ -168,8 +170,9 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         await agent.publish(subjects.usage("node-a"), b"of Pods")
         await waiting.until(lambda: len(used) == 1)
         assert used == [b"of Pods"]
-        await waiting.until(lambda: len(heard) == 7 and len(core.heard) == 2)
-        assert sorted(heard) == [b"capacity", b"claim", b"decision", b"heartbeat", b"model", b"model", b"summary"]
+        await waiting.until(lambda: len(heard) == 8 and len(core.heard) == 2)
+        expected = [b"capacity", b"claim", b"decision", b"heartbeat", b"loads", b"model", b"model", b"summary"]
+        assert sorted(heard) == expected
         assert sorted(core.heard) == [(subjects.capacity("node-a"), b"capacity"), (subjects.MODEL, b"model")]
         await waiting.answered(core.held, lambda held: set(held.values()) == {1})
         # A reader reads what is kept, and asks agents and services by name.

@@ -7,10 +7,11 @@ a busy cluster do; the messages are made by the encoders that the services use.
 import asyncio
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
-from carico_core.domain import decision, messages
+from carico_core.domain import decision, messages, pod_telemetry
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -148,6 +149,11 @@ class FakeFleet:
         )  # fmt: skip
         await self._bus.publish(subjects.decision(said.namespace, said.pod), wire.encode_decision(said))
         return f"{said.namespace}/{said.pod}"
+
+    async def say_loads(self, node: str, seq: int, loads: Mapping[str, pod_telemetry.PodLoad]) -> None:
+        """Report what a node's Pods use, by UID."""
+        said = pod_telemetry.PodLoads(node=node, boot=BOOT, seq=seq, ts_ns=self._clock.wall_ns(), loads=loads)
+        await self._agents.publish(subjects.pods(node), wire.encode_loads(said))
 
     async def say_model(self) -> None:
         """Publish and store the model of the cluster."""

@@ -216,15 +216,71 @@ def test_a_connection_waits_for_no_answer_but_the_servers_first_line() -> None:
         await new Promise((done) => setTimeout(done));
         const before = [...Socket.last.sent];
         Socket.last.onmessage({ data: "PONG\\r\\n" });
-        show([before.join("").split("\\r\\n"), Socket.last.sent.length - before.length, states]);
+        const later = Socket.last.sent.length - before.length;
+        // While the connection lasts, others come and go.
+        made.unsubscribe(made.subscribe("carico.v1.pods.node-1", () => {}));
+        Socket.last.readyState = 3;
+        made.unsubscribe(made.subscribe("carico.v1.pods.node-2", () => {}));
+        show([before.join("").split("\\r\\n"), later, states, Socket.last.sent.slice(before.length),
+          made.subscriptions.size]);
         process.exit();
         """,
         "bus",
     )  # fmt: skip
-    lines, later, states = sent
+    lines, later, states, changed, kept_on = sent
     assert [line.split(" ")[0] for line in lines] == ["CONNECT", "PING", "SUB", "SUB", ""]
     assert lines[2].startswith("SUB _INBOX.reader.") and lines[3] == "SUB carico.v1.capacity.* 2"
     assert (later, states) == (0, ["connecting", "live"])
+    assert (changed, kept_on) == (["SUB carico.v1.pods.node-1 3\r\n", "UNSUB 3\r\n"], 2)
+
+
+def test_what_pods_use_is_read_as_it_was_written_and_listened_to_while_it_is_looked_at() -> None:
+    said = dataclasses.replace(records.LOADS, node="node-1.example")
+    first, second = said.loads
+    shown, listened = run(
+        f"""
+        let clock = 0;
+        Date.now = () => clock;
+        const listened = [];
+        const bus = {{
+          subscribe: (subject, handler) => {{ listened.push(subject); bus.say = handler; return "7"; }},
+          unsubscribe: (sid) => listened.push(sid),
+        }};
+        const known = new loads.Loads(bus);
+        known.follow("node-1.example");
+        known.follow("node-1.example");
+        const uids = ["{first}", "{second}", "another"];
+        const words = () => uids.map((uid) => known.words(uid));
+        const shown = [words()];
+        bus.say({{ subject: "{subjects.pods(said.node)}", payload: {bytes_of(wire.encode_loads(said))} }});
+        shown.push(words());
+        clock = 30_000;
+        shown.push(words());
+        known.follow(null);
+        show([shown, listened]);
+        """,
+        "loads",
+    )  # fmt: skip
+    none = "no reading yet"
+    assert shown == [[none] * 3, ["750m CPU, 11.5 MB", "125m CPU, 4.1 kB", none], [none] * 3]
+    assert listened == ["carico.v1.pods.node-1_example", "7"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"node":"node-2","pods":{}}', b"not JSON", b'{"node":"node-1"}', b'{"node":"node-1","pods":[]}',
+        b'{"node":"node-1","pods":{"u":[0,"1",0,1]}}', b'{"node":"node-1","pods":{"u":[0,1]}}',
+        b'{"node":"node-1","pods":{"u":{"cores":1}}}',
+    ],
+)  # fmt: skip
+def test_malformed_loads_are_refused(payload: bytes) -> None:
+    said = run(
+        f"try {{ signals.decodeLoads('carico.v1.pods.node-1', {bytes_of(payload)}); show('read'); }}"
+        "catch (error) { show('refused'); }",
+        "signals",
+    )
+    assert said == "refused"
 
 
 def test_a_summary_is_read_as_it_was_written() -> None:
@@ -582,6 +638,7 @@ NUMBERS = (
     ("seconds(0.9996)", "1.0 s"), ("seconds(9.96)", "10 s"), ("seconds(75)", "75 s"), ("seconds(119.6)", "2 min"),
     ("seconds(7199)", "2 h"), ("seconds(7200)", "2 h"), ("seconds(1e6)", "12 days"), ("perSecond(0)", "0/s"),
     ("perSecond(0.2)", "0.2/s"), ("perSecond(1234.5)", "1,235/s"), ("degrees(5)", "5°"), ("degrees(5.34)", "5.3°"),
+    ("millicores(0.5024)", "502m"), ("millicores(1.25)", "1250m"), ("millicores(0)", "0m"),
     ("times(0.987)", "0.99 times"), ("score(2.456)", "2.46"), ("quantity('cpu', -2.1)", "−2.10 tasks"),
     ("quantity('cpu', -0.001)", "0.00 tasks"), ("quantity('memory', 1.015e9)", "1.0 GB"),
     ("quantity('memory', 4.33e8)", "433 MB"), ("quantity('memory', 999.6e6)", "1.0 GB"),

@@ -5,12 +5,14 @@ import dataclasses
 import enum
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from carico_core.domain import decision, messages
+from carico_core.domain import decision, messages, pod_telemetry
 from carico_core.wire import freshness
 
 UNREADY, CORDONED = "unready", "cordon"
+# Node -> UID -> what a Pod uses.
+Loads: TypeAlias = Mapping[str, Mapping[str, pod_telemetry.PodLoad]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,8 @@ class Picture:
     summaries: tuple[messages.ClusterSummary, ...] = ()
     # Schedulers that share the work, by name; empty where one leads.
     members: tuple[messages.Heartbeat, ...] = ()
+    # Only of nodes whose reports are listened to.
+    loads: Loads = dataclasses.field(default_factory=dict)
 
     @property
     def waiting(self) -> int:
@@ -184,6 +188,13 @@ class Picture:
         if pod.why or pod.state is not PodState.WAITING:
             return pod.why
         return self.refusals.get(pod.uid) or self.refusals.get(pod.job, "")
+
+    def load(self, pod: Pod) -> pod_telemetry.PodLoad | None:
+        """Return what a Pod that runs uses; None if there is no reading of it."""
+        # The last report of a node may still have a Pod that has ended since.
+        if pod.node is None or pod.state not in (PodState.RUNNING, PodState.ENDING):
+            return None
+        return self.loads.get(pod.node, {}).get(pod.uid)
 
     def node(self, name: str) -> Node | None:
         """Return the node of that name, or None."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from carico_cli.live import addresses, job_counts, pods, ports, services, signals
+from carico_cli.live import loads as live_loads
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -63,6 +64,8 @@ class Reader:
         self._connect = connect
         self._clock = clock
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
+        # What single Pods use, while it is looked at.
+        self.loads = live_loads.Loads(clock=clock, lease_s=lease_s, on_drop=self._signals.drop)
         self._jobs = job_counts.JobCounts()
         self._pods = pods.PodTable()
         self._pods_age = list_watch.CopyAge(clock)
@@ -88,7 +91,9 @@ class Reader:
             pictures.Link(name="scheduler", trouble=self._scheduler_words() if self._is_connected else None),
         )
         names = self._signals.scheduler_names
-        return self._signals.picture(jobs=self._jobs.table(names), links=links, pods=self._pods.rows(names))
+        return self._signals.picture(
+            jobs=self._jobs.table(names), links=links, pods=self._pods.rows(names), loads=self.loads.now()
+        )
 
     def _scheduler_words(self) -> str | None:
         """Return what it means that none answers: only the holder of the Lease does, also where several decide."""
@@ -189,7 +194,7 @@ class Reader:
             self._listen(bus), self._ask_scheduler(bus), self._stay(bus, address),
         ]  # fmt: skip
         if not self._is_brief:
-            works.append(self._ask_services(bus))
+            works += [self._ask_services(bus), self.loads.follow(bus)]
         if isinstance(api, str):
             self._settle(PODS)
         else:

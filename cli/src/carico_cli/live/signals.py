@@ -123,7 +123,7 @@ class Signals:
         try:
             self._model = (wire.decode_model(payload, subject=subject), self._clock.monotonic_s())
         except errors.MessageError as error:
-            self._dropped[error.reason.value] += 1
+            self.drop(error.reason)
 
     def on_summary(self, subject: str, payload: bytes) -> None:
         """Take in a summary of the cluster that was just published."""
@@ -138,7 +138,7 @@ class Signals:
         try:
             self._history.put(wire.decode_summary(payload, subject=subject), is_new=is_new)
         except errors.MessageError as error:
-            self._dropped[error.reason.value] += 1
+            self.drop(error.reason)
 
     @property
     def members(self) -> tuple[messages.Heartbeat, ...]:
@@ -167,13 +167,18 @@ class Signals:
         self._services = None if found is None else tuple(found)
         self._backlog = backlog
 
+    def drop(self, reason: errors.Drop) -> None:
+        """Count a message that could not be used."""
+        self._dropped[reason.value] += 1
+
     def scheduler_silent(self) -> None:
         """Forget reservations, because no scheduler answers."""
         self._listed = None
 
     def picture(
-        self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...], pods: tuple[pictures.Pod, ...] = ()
-    ) -> pictures.Picture:
+        self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...], pods: tuple[pictures.Pod, ...] = (),
+        loads: pictures.Loads | None = None,
+    ) -> pictures.Picture:  # fmt: skip
         """Return the cluster as it is known now."""
         now_s = self._clock.monotonic_s()
         self._decode_decisions()
@@ -196,6 +201,7 @@ class Signals:
             refusals=self._refusals_of(pods),
             summaries=self._history.all(),
             members=self.members,
+            loads=loads or {},
         )
 
     def _refusals_of(self, pods: tuple[pictures.Pod, ...]) -> dict[str, str]:
@@ -213,13 +219,13 @@ class Signals:
         try:
             found = wire.decode_advertisement(payload, subject=subject)
         except errors.MessageError as error:
-            self._dropped[error.reason.value] += 1
+            self.drop(error.reason)
             return None
         refused = self._guard.accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
         if refused is not None:
             # A kept message may arrive live too: a duplicate is no loss.
             if refused is not errors.Drop.REPLAYED:
-                self._dropped[refused.value] += 1
+                self.drop(refused)
             return None
         if self._earlier is not None and self._earlier.hears(found.node, found.boot, self._clock.monotonic_s()):
             self._earlier = None
@@ -232,7 +238,7 @@ class Signals:
             try:
                 found = wire.decode_decision(payload, subject=subject)
             except errors.MessageError as error:
-                self._dropped[error.reason.value] += 1
+                self.drop(error.reason)
                 continue
             if found.id not in known:
                 known.add(found.id)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.live import addresses, connection, picture, reader
+from carico_cli.live import addresses, connection, loads, picture, reader
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
@@ -24,6 +24,9 @@ from carico_core.runtime.process import clock as clocks
 USER_AGENT = "carico-top"
 # Each node advertises within this time (1 Hz), and the services answer.
 LISTEN_S = 1.5
+# What Pods use is complete somewhat later than after one interval of the reports.
+LOADS_S = loads.EVERY_S + 1.0
+LOOK_EVERY_S = 0.25
 # Nodes that an error message lists.
 _NODES_NAMED = 5
 # How long a line of the log is shown: what lasts is shown as trouble.
@@ -40,6 +43,7 @@ class Choices:
     output: formats.Output
     svg: str | None
     node: str | None
+    with_pods: bool
 
 
 @click.command("top")
@@ -51,13 +55,16 @@ class Choices:
     "--svg", type=click.Path(dir_okay=False, writable=True), help="With --once: write the screen to this file."
 )
 @click.option("--node", help="Open this node's view first.")
+@click.option(
+    "--pods", "with_pods", is_flag=True, help="With --once: list the Pods, and what each uses (11 s at most)."
+)
 @click.pass_obj
 def command(
     context: settings.Context, /, is_once: bool, every_s: float, output: formats.Output, svg: str | None,
-    node: str | None, **place: Any,
+    node: str | None, with_pods: bool, **place: Any,
 ) -> int:  # fmt: skip
     """Show nodes, jobs, decisions and services live: sort, filter, pause, open a node; ? shows the keys."""
-    chosen = Choices(every_s=every_s, output=output, svg=svg, node=node)
+    chosen = Choices(every_s=every_s, output=output, svg=svg, node=node, with_pods=with_pods)
     _check(chosen, is_once=is_once)
     where = which.meant(context, which.Flags(**place)).where()
     address = where()
@@ -79,9 +86,15 @@ def command(
 
 def _check(chosen: Choices, *, is_once: bool) -> None:
     """Check flags that exclude each other. Raises `UsageError`."""
-    for flag, is_given in ((f"-o {chosen.output}", chosen.output is not formats.Output.TEXT), ("--svg", chosen.svg)):
+    flags = (
+        (f"-o {chosen.output}", chosen.output is not formats.Output.TEXT), ("--svg", chosen.svg),
+        ("--pods", chosen.with_pods),
+    )  # fmt: skip
+    for flag, is_given in flags:
         if is_given and not is_once:
             raise click.UsageError(f"{flag} needs --once")
+    if chosen.with_pods and chosen.svg:
+        raise click.UsageError("got --pods and --svg, expected one of them")
     if chosen.output is not formats.Output.TEXT and chosen.svg:
         raise click.UsageError(f"got -o {chosen.output} and --svg, expected one of them")
     if chosen.node and is_once and not chosen.svg:
@@ -111,6 +124,8 @@ def undrawable(term: str) -> str | None:
 async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, clock: clocks.Clock) -> str:
     """Return the text to print, or the SVG to write. Raises `BusUnavailable`; `SettingsError` for an unknown node."""
     name = at.name
+    if chosen.with_pods:
+        found.loads.watch()
     task = asyncio.ensure_future(found.run())
     try:
         seen = await _listen(found, task)
@@ -124,12 +139,16 @@ async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, cl
             from carico_cli.top import screen
 
             return await screen.draw_svg(found, name=name, clock=clock, node=chosen.node)
+        if chosen.with_pods:
+            seen = await _with_loads(found, clock)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     if chosen.output is formats.Output.JSON:
-        return formats.json_text(once.as_json(seen, name=name))
-    return once.as_text(seen, name=name, wide=chosen.output is formats.Output.WIDE)
+        return formats.json_text(once.as_json(seen, name=name, with_pods=chosen.with_pods))
+    return once.as_text(
+        seen, name=name, wide=chosen.output is formats.Output.WIDE, with_pods=chosen.with_pods
+    )  # fmt: skip
 
 
 def _write(svg: str, path: pathlib.Path) -> None:
@@ -153,6 +172,17 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
         return None
     await asyncio.sleep(LISTEN_S)
     return found.picture()
+
+
+async def _with_loads(found: reader.Reader, clock: clocks.Clock) -> picture.Picture:
+    """Return the picture once each node that has running Pods has reported their loads, or had the time to."""
+    until_s = clock.monotonic_s() + LOADS_S - LISTEN_S
+    while True:
+        seen = found.picture()
+        used = {pod.node for pod in seen.pods if pod.state is picture.PodState.RUNNING}
+        if used <= seen.loads.keys() or clock.monotonic_s() >= until_s:
+            return seen
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _watch(found: reader.Reader, name: str, chosen: Choices, clock: clocks.Clock) -> int:

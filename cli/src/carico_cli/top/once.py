@@ -6,6 +6,7 @@ from typing import Any
 from carico_cli.live import members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
+from carico_cli.top.words import pod_words
 from carico_core.domain import amounts, decision, messages
 from carico_core.domain import names as domain_names
 
@@ -13,7 +14,7 @@ SCHEMA_VERSION = 1
 DECISIONS_SHOWN = 10
 
 
-def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
+def as_json(picture: pictures.Picture, *, name: str, with_pods: bool = False) -> dict[str, Any]:
     """Return the picture in the documented schema: units in the names, null where a value is not known."""
     return {
         "v": SCHEMA_VERSION,
@@ -22,6 +23,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "links": [{"name": link.name, "trouble": link.trouble} for link in picture.links],
         "nodes": [node_row(node) for node in picture.nodes],
         "waiting_pods": picture.waiting,
+        "pods": pod_rows(picture) if with_pods else None,
         "jobs": [_job(job) for job in picture.jobs],
         "decisions": [_decision(found) for found in picture.decisions],
         "history": [_summary(each) for each in picture.summaries],
@@ -36,9 +38,9 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
     }
 
 
-def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
+def as_text(picture: pictures.Picture, *, name: str, wide: bool = False, with_pods: bool = False) -> str:
     """Return the picture as tables. wide: more columns, and every known decision."""
-    seen = as_json(picture, name=name)
+    seen = as_json(picture, name=name, with_pods=with_pods)
     waits = f", {amounts.plural(picture.waiting, 'Pod')} waiting" if picture.waiting else ""
     lines = [f"cluster {name}{waits}"]
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
@@ -54,6 +56,8 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
         lines += ["", *_lines(seen["jobs"], counted, "JOB")]
+    if seen["pods"]:
+        lines += ["", *_pod_lines(seen["pods"])]
     if seen["schedulers"]:
         names_shown = domain_names.shown_of([each["name"] for each in seen["schedulers"]])
         rows = [
@@ -112,6 +116,45 @@ def node_row(node: pictures.Node) -> dict[str, Any]:
         "baseline": _estimates(said.baseline),
         "cost": _estimates(said.cost),
     }
+
+
+def pod_rows(picture: pictures.Picture) -> list[dict[str, Any]]:
+    """Return the Pods in the schema, in the picture's order."""
+    table = pod_words.PodTable(picture)
+    nodes = {node.name: node for node in picture.nodes}
+    return [_pod(picture, table, nodes, pod) for pod in picture.pods]
+
+
+def _pod(
+    picture: pictures.Picture, table: pod_words.PodTable, nodes: Mapping[str, pictures.Node], pod: pictures.Pod
+) -> dict[str, Any]:  # fmt: skip
+    used = picture.load(pod)
+    runs = pod.node is not None and pod.state is pictures.PodState.RUNNING
+    cost = pod_words.cost_of(nodes.get(pod.node or ""), pod.pod_class) if runs else {}
+    return {
+        "uid": pod.uid, "namespace": pod.namespace, "name": pod.name, "job": pod.job, "class": pod.pod_class,
+        "state": pod.state.value, "for_s": rounded(table.for_s(pod)), "node": pod.node, "priority": pod.priority,
+        "before": table.before(pod), "why": picture.why(pod) or None,
+        "uses": None
+        if used is None
+        else {"cores": used.cores, "waiting_tasks": used.waiting, "memory_bytes": used.memory_bytes},
+        "class_cost": dict(cost) or None,
+    }  # fmt: skip
+
+
+def _pod_lines(pods: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for pod in pods:
+        used = pod["uses"] or {}
+        rows.append(
+            {
+                "name": f"{pod['namespace']}/{pod['name']}", "state": pod["state"],
+                "for": None if pod["for_s"] is None else formats.duration(pod["for_s"]), "node": pod["node"],
+                "CPU": amounts.millicores(used["cores"]) if used else None,
+                "memory": amounts.text("memory", used["memory_bytes"]) if used else None, "why": pod["why"],
+            }
+        )  # fmt: skip
+    return _lines(rows, ("name", "state", "for", "node", "CPU", "memory", "why"), "POD")
 
 
 def _estimates(found: Mapping[str, messages.Estimate]) -> dict[str, Any]:

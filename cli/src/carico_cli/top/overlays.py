@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol
 
 from textual import app, binding, events, screen, widgets, worker
 
-from carico_cli.live import addresses, node_answers, ports
+from carico_cli.live import addresses, loads, node_answers, ports
 from carico_cli.live import picture as pictures
 from carico_cli.top import widgets as own
 from carico_cli.top.words import node_words, pod_words
@@ -41,6 +41,9 @@ class Reader(Protocol):
     """The reader of signals."""
 
     def picture(self) -> pictures.Picture: ...
+
+    @property
+    def loads(self) -> loads.Loads: ...
 
     async def detail(self, node: str) -> node_answers.Detail | None: ...
 
@@ -94,7 +97,7 @@ class Help(screen.ModalScreen[None]):
 
 
 class NodeScreen(screen.Screen[None]):
-    """One node. Its agent and the scheduler are asked only while it is open."""
+    """One node. Only while it is open are agent and scheduler asked, and its Pods' loads listened to."""
 
     DEFAULT_CSS = "NodeScreen Lines { height: 1fr; }"
     BINDINGS: ClassVar[list[binding.BindingType]] = [
@@ -123,9 +126,14 @@ class NodeScreen(screen.Screen[None]):
 
     def on_mount(self) -> None:
         """Ask now, and every `DETAIL_EVERY_S`."""
+        self._top.reader.loads.watch(self._node)
         self._ask()
         self.set_interval(DETAIL_EVERY_S, self._ask)
         self.draw()
+
+    def on_unmount(self) -> None:
+        """Listen to its Pods' loads no longer."""
+        self._top.reader.loads.end()
 
     def draw(self) -> None:
         """Draw the node's newest state."""
@@ -155,6 +163,7 @@ class NodeScreen(screen.Screen[None]):
         """Go to the next or previous node of the table."""
         name = self._top.neighbour(self._node, by)
         self._node, self._detail, self._standing = name, None, None
+        self._top.reader.loads.watch(name)
         self._ask()
         self.draw()
 

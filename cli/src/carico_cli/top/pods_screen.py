@@ -68,8 +68,13 @@ class PodsScreen(screen.Screen[None]):
 
     def on_mount(self) -> None:
         """Draw now; the cluster's screen calls `draw` for each new picture."""
+        self._top.reader.loads.watch()
         self._table.focus()
         self.draw()
+
+    def on_unmount(self) -> None:
+        """Listen to loads no longer."""
+        self._top.reader.loads.end()
 
     def draw(self) -> None:
         """Draw the newest picture."""
@@ -283,8 +288,9 @@ HELP = """\
  gated     its scheduling gates keep it from being placed
  starting  bound to a node, and not running yet
  for       how long it has been in this state
- why       from its status, its last decision, or that of a Pod of the same job;
-           of a running Pod: what one more Pod of its class costs at most
+ why       from its status, its last decision, or that of a Pod of the same job
+ uses      CPU (1000m is a core) and memory, every 10 s; -: no reading yet
+ costs     what one more Pod of its class costs its node at most
 
  Any key goes back.
 """

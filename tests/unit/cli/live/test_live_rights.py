@@ -21,6 +21,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
+from tests.fixtures.golden import records
 from tests.tools import waiting
 from tests.unit.cli import fake_cluster
 
@@ -86,6 +87,14 @@ async def test_people_see_all_by_their_rights(
         await waiting.until(lambda: is_whole(reader.picture(), role) or task.done())
         check(reader.picture(), role)
         assert await waiting.answered(lambda: reader.detail("node-1"))
+        assert reader.picture().loads == {}
+        reader.loads.watch()
+
+        async def uses() -> object:
+            await agent.publish(subjects.pods(records.NODE), wire.encode_loads(records.LOADS))
+            return reader.picture().loads
+
+        assert await waiting.answered(uses) == {records.NODE: records.LOADS.loads}
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

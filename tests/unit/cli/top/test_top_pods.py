@@ -8,8 +8,10 @@ from textual import widgets
 from carico_cli.explain import command as explaining
 from carico_cli.live import picture as pictures
 from carico_cli.top.words import panels, pod_words, spans
-from carico_core.domain import messages
+from carico_core.domain import messages, pod_telemetry
 from carico_core.runtime.kube import list_watch
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from tests.tools import waiting
 from tests.unit.cli import fake_cluster
 from tests.unit.cli.top import test_top_screen, test_top_words
@@ -39,23 +41,31 @@ def test_the_table_at_80_cells() -> None:
         record(1, name="a-name-that-is-far-too-long"),
         record(2, "starting", node="node-1", why="ImagePullBackOff"), record(3, "running", node="node-1"),
         record(4, "running", node="gone", namespace="shop"),
+        record(6, "running", node="node-1", why="CrashLoopBackOff"),
         record(5, "succeeded", node="node-1", since_s=-float("inf")),
     )  # fmt: skip
-    table = pod_words.PodTable(test_top_words.picture(node, pods=pods, taken_ns=NOW_NS))
+    # The last report of a node may still have what has ended.
+    used = {3: (0.5024, 1.153e7), 5: (1.0, 1e6), 6: (12.3, 9.994e8)}
+    loads = {
+        "node-1": {f"uid-{number}": pod_telemetry.PodLoad("*", each[0], 0.1, each[1]) for number, each in used.items()}
+    }
+    table = pod_words.PodTable(test_top_words.picture(node, pods=pods, taken_ns=NOW_NS, loads=loads))
     lines = [spans.plain(pod_words.head(80)), *(spans.plain(table.line(pod, 80)).rstrip() for pod in pods)]
     assert lines == [
-        "Pod               state         for queue, node  why, or what its class costs",
-        "job-0             waiting    10.0 s next         3 at capacity (node-2: -0.15 f…",
-        "a-name-t…too-long waiting    10.0 s 1 before",
-        "job-2             starting   10.0 s node-1       ImagePullBackOff",
-        "job-3             running    10.0 s node-1       cpu 3.71 tasks, memory 11.8 MB",
-        "shop/job-4        running    10.0 s gone",
-        "job-5             succeeded       - node-1",
+        "Pod              state         for queue, node  why, or uses  its class costs",
+        "job-0            waiting    10.0 s next         3 at capacity (node-2: -0.15 fr…",
+        "a-name-t…oo-long waiting    10.0 s 1 before",
+        "job-2            starting   10.0 s node-1       ImagePullBackOff",
+        "job-3            running    10.0 s node-1        502m 11.5 MB 3.71 tasks 11.8 MB",
+        # No reading is not 0.
+        "shop/job-4       running    10.0 s gone                     -",
+        "job-6            running    10.0 s node-1       12300m  999 MB CrashLoopBackOff",
+        "job-5            succeeded       - node-1",
     ]
     for width in (60, 80, 130, 200):
         assert all(len(spans.plain(table.line(pod, width))) <= width for pod in pods)
     of_node = [spans.plain(line).split()[0] for line in table.of_node("node-1", 80)]
-    assert of_node == ["Pod", "job-2", "job-3"]
+    assert of_node == ["Pod", "job-2", "job-3", "job-6"]
     assert table.of_node("node-9", 80) == []
 
 
@@ -103,12 +113,12 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
             "node",
             "why,",
             "or",
-            "what",
+            "uses",
             "its",
             "class",
             "costs",
         ]
-        assert lines[2].startswith("waits-00          waiting") and "next" in lines[2]
+        assert lines[2].startswith("waits-00         waiting") and "next" in lines[2]
         assert "20 before" in lines[22]
         for key in ("Explain", "Log", "Describe", "Filter", "Pause", "Nodes", "Help", "Quit"):
             assert key in lines[-1], lines[-1]
@@ -189,5 +199,36 @@ async def test_the_view_of_a_node_ends_with_its_pods() -> None:
         # The view goes to the end of what it has then.
         await waiting.until(lambda: stage.top.shown.pods)
         await stage.keys.press("enter", *["pagedown"] * 3)
-        await stage.shows("runs              running")
-        assert stage.text.splitlines()[-2].startswith("runs              running")
+        await stage.shows("runs             running")
+        assert stage.text.splitlines()[-2].startswith("runs             running")
+
+
+async def test_what_pods_use_is_listened_to_while_a_view_shows_it() -> None:
+    def heard() -> list[str]:
+        return [each for each, _ in stage.cluster.hub.subscriptions if each.startswith("carico.v1.pods.")]
+
+    async def report(seq: int, cores: float) -> None:
+        loads = {"uid-runs": pod_telemetry.PodLoad("*", cores, 0.0, 8.1e6)}
+        found = pod_telemetry.PodLoads(node="node-1", boot=fake_cluster.BOOT, seq=seq, ts_ns=1, loads=loads)
+        await stage.cluster.own.publish(subjects.pods("node-1"), wire.encode_loads(found))
+
+    async with test_top_screen.staged() as stage:
+        stage.cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("runs")], resource_version="2"))
+        await waiting.until(lambda: stage.top.shown.pods)
+        assert heard() == []
+        await stage.keys.press("P")
+        await stage.shows("            - 1.31 tasks 11.3 MB")
+        await waiting.until(lambda: heard() == [subjects.PODS_ALL])
+        await report(1, 0.25)
+        await stage.shows(" 250m  8.1 MB 1.31 tasks 11.3 MB")
+        await stage.keys.press("escape")
+        await waiting.until(lambda: heard() == [])
+        await stage.keys.press("enter")
+        await waiting.until(lambda: heard() == [subjects.pods("node-1")])
+        await report(2, 0.75)
+        await stage.keys.press(*["pagedown"] * 3)
+        await stage.shows(" 750m  8.1 MB")
+        await stage.keys.press("right")
+        await waiting.until(lambda: heard() == [subjects.pods("node-2")])
+        await stage.keys.press("escape")
+        await waiting.until(lambda: heard() == [])

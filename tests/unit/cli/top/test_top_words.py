@@ -14,7 +14,7 @@ from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
 from carico_cli.top import command, once, view
 from carico_cli.top.words import columns, member_words, node_words, panels, spans
-from carico_core.domain import decision, errors, messages
+from carico_core.domain import decision, errors, messages, pod_telemetry
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
@@ -33,6 +33,13 @@ def node(name: str = "node-1", **changed: Any) -> pictures.Node:
 SILENT = pictures.Node(
     name="silent", advertisement=None, age_s=None, freshness=freshness.Freshness.ABSENT, reserved=None, free=None
 )
+
+
+RUNNING = pictures.Pod(
+    uid="uid-runs", namespace="shop", name="runs", scheduler="carico", job="job", state=pictures.PodState.RUNNING,
+    node="node-1", created_s=0.0, since_s=0.0, priority=0, pod_class="app/shop/web", why="",
+)  # fmt: skip
+LOAD = pod_telemetry.PodLoad("app/shop/web", 0.5024, 0.25, 11.5e6)
 
 
 def picture(*nodes: pictures.Node, **changed: Any) -> pictures.Picture:
@@ -241,6 +248,65 @@ def test_the_json_is_complete_and_the_same_for_every_node() -> None:
     assert shown["v"] == once.SCHEMA_VERSION
 
 
+def test_pods_are_listed_with_what_they_use_where_that_is_asked_for() -> None:
+    waits = RUNNING._replace(
+        uid="uid-waits", name="waits", state=pictures.PodState.WAITING, node=None, why="no \x1broom"
+    )
+    new = RUNNING._replace(uid="uid-new", name="new", since_s=-float("inf"))
+    loads = {"node-1": {RUNNING.uid: LOAD}}
+    seen = picture(node(), pods=(waits, RUNNING, new), loads=loads, taken_ns=90 * 10**9)
+    assert once.as_json(seen, name="test")["pods"] is None
+    first, second, third = once.as_json(seen, name="test", with_pods=True)["pods"]
+    assert first.keys() == second.keys() == third.keys()
+    assert (first["state"], first["before"], first["why"], first["uses"]) == ("waiting", 0, "no \x1broom", None)
+    assert (first["class_cost"], second["class_cost"]) == (None, {"cpu": 1.31, "memory": 1.13e7})
+    assert second["uses"] == {"cores": 0.5024, "waiting_tasks": 0.25, "memory_bytes": 11.5e6}
+    assert (second["for_s"], second["node"], second["class"]) == (90.0, "node-1", "app/shop/web")
+    # Not 0: there is no reading of it yet.
+    assert (third["uses"], third["for_s"]) == (None, None)
+    assert "shop/" not in once.as_text(seen, name="test")
+    text = once.as_text(seen, name="test", with_pods=True)
+    assert text.isascii() and "\x1b" not in text
+    rows = [line.split() for line in text.splitlines() if line.startswith("shop/")]
+    assert rows == [
+        ["shop/waits", "waiting", "90.0", "s", "-", "-", "-", "no", "?room"],
+        ["shop/runs", "running", "90.0", "s", "node-1", "502m", "11.5", "MB", "-"],
+        ["shop/new", "running", "-", "node-1", "-", "-", "-"],
+    ]
+
+
+def test_the_picture_once_waits_until_pods_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[pictures.Picture] = []
+    known = fake_cluster.Cluster().reader
+
+    def taken() -> pictures.Picture:
+        loads = {"node-1": {RUNNING.uid: LOAD}} if len(asked) > 2 else {}
+        asked.append(picture(node(), pods=(RUNNING,), loads=loads))
+        return asked[-1]
+
+    async def listen(*_: object) -> pictures.Picture:
+        return taken()
+
+    monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: known)
+    monkeypatch.setattr(known, "picture", taken)
+    monkeypatch.setattr(command, "_listen", listen)
+    monkeypatch.setattr(command, "LOOK_EVERY_S", 0.0)
+    argv = ("top", "--once", "--nats-url", "nats://127.0.0.1:1", "--json")
+    assert carico_cli.run(monkeypatch, *argv) == 0
+    assert json.loads(capsys.readouterr().out)["pods"] is None
+    assert (len(asked), known.loads._subject) == (1, None)
+    assert carico_cli.run(monkeypatch, *argv, "--pods") == 0
+    assert json.loads(capsys.readouterr().out)["pods"][0]["uses"]["cores"] == 0.5024
+    assert (len(asked), known.loads._subject) == (4, subjects.PODS_ALL)
+    # A node without an agent never reports.
+    monkeypatch.setattr(command, "LOADS_S", 0.0)
+    asked.clear()
+    assert carico_cli.run(monkeypatch, *argv, "--pods") == 0
+    assert json.loads(capsys.readouterr().out)["pods"][0]["uses"] is None
+
+
 def test_the_table_is_plain_text() -> None:
     waits = fake_cluster.placed(
         outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no\x1b[2J → room"
@@ -256,6 +322,8 @@ def test_the_table_is_plain_text() -> None:
     ("argv", "expected"),
     [
         (["--json"], "-o json needs --once"),
+        (["--pods"], "--pods needs --once"),
+        (["--once", "--pods", "--svg", "x.svg"], "got --pods and --svg, expected one of them"),
         (["--once", "--node", "node-1"], "--node needs the live screen or --svg"),
         (["--once", "--json", "--svg", "x.svg"], "got -o json and --svg, expected one of them"),
         (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
@@ -361,11 +429,12 @@ def test_the_schema_is_documented_to_the_last_field() -> None:
     seen = once.as_json(
         picture(
             node(), jobs=(job,), services=(service,), model=model, decisions=(fake_cluster.placed(),),
-            links=(pictures.Link(name="NATS", trouble=None),), summaries=(records.SUMMARY,),
+            links=(pictures.Link(name="NATS", trouble=None),), summaries=(records.SUMMARY,), pods=(RUNNING,),
+            loads={"node-1": {RUNNING.uid: LOAD}},
         ),
-        name="test",
+        name="test", with_pods=True,
     )  # fmt: skip
-    fields = set(seen) | set(seen["model"]) | set(seen["bus"])
-    for rows in ("links", "nodes", "jobs", "decisions", "services", "history"):
+    fields = set(seen) | set(seen["model"]) | set(seen["bus"]) | set(seen["pods"][0]["uses"])
+    for rows in ("links", "nodes", "pods", "jobs", "decisions", "services", "history"):
         fields |= set(seen[rows][0])
     assert [name for name in sorted(fields) if f"`{name}`" not in text and f"`{name}[]`" not in text] == []

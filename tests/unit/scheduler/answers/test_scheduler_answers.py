@@ -226,8 +226,8 @@ async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
     assert [each["pod"] for each in said["reserved_by"]] == ["default/new"]
     assert said["reserved_by"][0]["age_s"] == 3.0
     assert said["pods_by_class"] == {"image/default/pi": 2}
-    assert {(each["namespace"], each["pod"], each["class"]) for each in said["pods"]} == {
-        ("default", "old", "image/default/pi"), ("default", "new", "image/default/pi"),
+    assert {(each["namespace"], each["pod"], each["uid"], each["class"]) for each in said["pods"]} == {
+        ("default", "old", "uid-old", "image/default/pi"), ("default", "new", "uid-new", "image/default/pi"),
     }  # fmt: skip
     assert len((await desk.ask("node.explain", node="node-0", limit=1))["pods"]) == 1
     cpu = said["dimensions"][0]

@@ -44,6 +44,15 @@ def text(dimension: str, value: float) -> str:
     return f"{number(value / size, 0 if whole else 1)} {prefix}{unit}"
 
 
+def millicores(cores: float) -> str:
+    """Return CPU in use, as `kubectl top` shows it.
+
+    >>> millicores(0.5024), millicores(1.25), millicores(0.0)
+    ('502m', '1250m', '0m')
+    """
+    return f"{number(1000.0 * cores, 0)}m"
+
+
 def rate(bytes_per_s: float) -> str:
     """Return a rate with its unit.
 

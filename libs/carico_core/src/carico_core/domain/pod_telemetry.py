@@ -1,4 +1,4 @@
-"""What agents report of single Pods for the rescheduler: the load of each Pod, and the traffic between Pods."""
+"""What agents report of single Pods: the load of each Pod, for views too, and the traffic between Pods."""
 
 import dataclasses
 from collections.abc import Mapping

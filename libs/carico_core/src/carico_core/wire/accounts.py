@@ -72,8 +72,9 @@ def connections(account: Account) -> str:
 
 def _crossings() -> Iterator[Crossing]:
     core, agents, readers = Account.CORE, Account.AGENTS, Account.READERS
-    yield Crossing(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
-    for subject in (subjects.SUBSPACE_ALL, subjects.USAGE_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL):
+    for subject in (subjects.CAPACITY_ALL, subjects.PODS_ALL):
+        yield Crossing(subject=subject, source=agents, to=(core, readers))
+    for subject in (subjects.SUBSPACE_ALL, subjects.USAGE_ALL, subjects.TRAFFIC_ALL):
         yield Crossing(subject=subject, source=agents, to=(core,))
     yield Crossing(subject=subjects.MODEL, source=core, to=(agents, readers))
     yield Crossing(subject=subjects.ROSTER_ALL, source=core, to=(agents,))

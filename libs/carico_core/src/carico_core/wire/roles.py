@@ -173,7 +173,7 @@ def _reader(_: str | None) -> _Subjects:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
     heard = (
         subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MEMBER_ALL, subjects.MODEL,
-        subjects.SUMMARY,
+        subjects.PODS_ALL, subjects.SUMMARY,
     )  # fmt: skip
     return tuple(publish), heard
 
@@ -185,7 +185,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    heard = (subjects.PARTIAL_ALL, subjects.ROSTER_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL)
+    heard = (subjects.PARTIAL_ALL, subjects.ROSTER_ALL, subjects.TRAFFIC_ALL)
     return (*publish, *_direct_gets(), *looks), (*subscribe, *heard)
 
 

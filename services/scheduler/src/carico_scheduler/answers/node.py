@@ -123,7 +123,10 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         "placed": len(placed),
         "baseline_pods": baseline,
         "pods_by_class": dict(by_class.most_common(limit)),
-        "pods": [{"namespace": pod.namespace, "pod": pod.name, "class": names.class_of(pod)} for pod in newest],
+        "pods": [
+            {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid, "class": names.class_of(pod)}
+            for pod in newest
+        ],
         "reserved_by": [
             {
                 "pod": booking.key, "uid": booking.uid, "class": booking.pod_class,

@@ -38,9 +38,22 @@ export class Bus {
     globalThis.addEventListener?.("online", () => this.again());
   }
 
-  // For every connection; before `start`.
+  // For every connection, until it is ended. Returns what `unsubscribe` takes.
   subscribe(subject, handler) {
-    this.subscriptions.set(String(this.nextSid++), { subject, handler });
+    const sid = String(this.nextSid++);
+    this.subscriptions.set(sid, { subject, handler });
+    if (this.isSignedOn) this.socket.send(protocol.formatSubscribe(subject, sid));
+    return sid;
+  }
+
+  unsubscribe(sid) {
+    this.subscriptions.delete(sid);
+    if (this.isSignedOn) this.socket.send(protocol.formatUnsubscribe(sid));
+  }
+
+  // Whether CONNECT has been sent, and the subscriptions of that time.
+  get isSignedOn() {
+    return this.connected === this.socket && this.socket?.readyState === 1;
   }
 
   // What one service answers, as text. Rejects with NoAnswer: no service, a timeout (LateAnswer), or the service's refusal.
@@ -115,6 +128,7 @@ export class Bus {
       socket.send(protocol.formatConnect({ ...ABOUT, ...identity }));
       // Without waiting for PONG, which comes before the first message: the server reads in order.
       for (const [sid, { subject }] of this.subscriptions) socket.send(protocol.formatSubscribe(subject, sid));
+      this.connected = socket;
     } catch (error) {
       this.drop(socket, `this page's server gives no identity: ${error.message}`);
     }

@@ -27,6 +27,11 @@ export function replica(start) {
   return start.replace(/[-_][0-9a-f]{16}$/, "");
 }
 
+// CPU in use, as `kubectl top` shows it.
+export function millicores(cores) {
+  return `${whole(1000 * cores).replaceAll(",", "")}m`;
+}
+
 // A fractional number of Pods.
 export function pods(number) {
   return fixed(number, Number.isInteger(number) || Math.abs(number) >= 99.95 ? 0 : 1);

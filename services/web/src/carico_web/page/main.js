@@ -312,6 +312,7 @@ class Page {
     const isNode = kind === "node" && rest.length === 1;
     const isPod = kind === "pod" && rest.length === 2;
     this.asked = isPod ? rest : [];
+    this.panel?.close?.();
     if (isNode) this.panel = new NodePanel(this, rest[0]);
     else if (isPod) this.panel = new PodPanel(this, ...rest, this.decided.get(rest.join("/")) || this.flow.byPod.get(rest.join("/")) || null);
     else this.panel = new ClusterPanel(this);

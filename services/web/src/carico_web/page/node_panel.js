@@ -6,6 +6,7 @@ import { drawTruth, keyline, truthLegend } from "./cluster_panel.js";
 import { el, set, table } from "./dom.js";
 import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined } from "./fleet.js";
 import * as format from "./format.js";
+import { Loads } from "./loads.js";
 
 const RECENT = 6;
 const ASK_AFTER_MS = 2000;
@@ -32,6 +33,10 @@ export class NodePanel {
     this.costs = el("div");
     this.why = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
     this.pods = el("ul", { class: "plain" });
+    // What each of them uses, by UID.
+    this.uses = new Map();
+    this.loads = new Loads(page.bus);
+    this.loads.follow(name);
     this.askedMs = 0;
     this.recent = el("ul", { class: "plain" });
     this.root = el(
@@ -40,7 +45,7 @@ export class NodePanel {
       this.line,
       el("h3", {}, "Capacity against what runs, in Pods"), truthLegend(), this.truth.canvas,
       el("h3", {}, "Usage, and (dashed) the share of time in which work waited for a CPU"), this.usageLegend, this.usage.canvas,
-      el("h3", {}, "Pods here, the newest first"), this.pods,
+      el("h3", {}, "Pods here, the newest first, and what each uses"), this.pods,
       el("h3", {}, "What a Pod costs here"), this.costs,
       el("div", { class: "head" }, el("h3", {}, "The scheduler's view"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
       this.why,
@@ -50,10 +55,15 @@ export class NodePanel {
     this.ask();
   }
 
+  close() {
+    this.loads.follow(null);
+  }
+
   draw() {
     const { fleet, theme } = this.page;
     const node = fleet.nodes.get(this.name) || null;
     this.drawHistory(node, theme);
+    this.drawUses();
     if (!node) {
       set(this.line, "No report from this node since the page was opened.");
       return;
@@ -68,12 +78,24 @@ export class NodePanel {
     if (node.ad.covers.join() !== this.covered && Date.now() - this.askedMs > ASK_AFTER_MS) this.ask();
   }
 
+  // A scheduler of an earlier version does not name UIDs.
+  useOf({ uid }) {
+    const shown = el("span", { class: "soft" });
+    if (uid) this.uses.set(uid, shown);
+    return shown;
+  }
+
+  drawUses() {
+    for (const [uid, shown] of this.uses) set(shown, this.loads.words(uid));
+  }
+
   drawPods({ pods = [], placed = 0, baseline_pods: own = 0 }) {
     const rest = placed - own - pods.length;
+    this.uses.clear();
     this.pods.replaceChildren(
       ...pods.map((each) => el("li", {}, el(
         "button", { type: "button", onclick: () => this.page.openPod(`${each.namespace}/${each.pod}`) },
-        el("span", {}, `${each.namespace}/${each.pod}`), el("span", { class: "soft" }, each.class),
+        el("span", {}, `${each.namespace}/${each.pod}`, el("br"), el("span", { class: "soft" }, each.class)), this.useOf(each),
       ))),
       ...(rest > 0 ? [el("li", { class: "soft" }, `and ${format.whole(rest)} more`)] : []),
       ...(placed - own === 0 ? [el("li", { class: "soft" }, "none")] : []),

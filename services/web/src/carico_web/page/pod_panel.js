@@ -1,9 +1,10 @@
 // Why a Pod is where it is, or why it waits: the decision's own record first, then the scheduler's current answer.
 
 import * as ask from "./ask.js";
-import { el, table } from "./dom.js";
+import { el, set, table } from "./dom.js";
 import { outcome } from "./flow.js";
 import * as format from "./format.js";
+import { Loads } from "./loads.js";
 
 export class PodPanel {
   // `decision`: the record that was clicked, or null if only the name is known.
@@ -11,18 +12,26 @@ export class PodPanel {
     this.page = page;
     this.now = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
     this.record = el("div");
+    this.uses = el("p", { class: "soft" });
+    this.loads = new Loads(page.bus);
     this.root = el(
       "div", {},
       el("div", { class: "head" }, el("h2", {}, `${namespace}/${name}`), page.closeButton()),
       this.record,
       el("div", { class: "head" }, el("h3", {}, "The Pod now"), el("button", { type: "button", class: "small", onclick: () => this.ask(namespace, name) }, "Ask again")),
-      this.now,
+      this.now, this.uses,
     );
     this.show(decision);
     this.ask(namespace, name);
   }
 
-  draw() {}
+  close() {
+    this.loads.follow(null);
+  }
+
+  draw() {
+    set(this.uses, this.runs ? `It uses ${this.loads.words(this.runs)}.` : "");
+  }
 
   show(decision) {
     this.shown = decision;
@@ -32,8 +41,12 @@ export class PodPanel {
   async ask(namespace, name) {
     try {
       const { explained, decision } = await ask.pod(this.page.bus, namespace, name);
+      if (this.page.panel !== this) return;
       if (decision && !this.shown) this.show(this.page.here(decision));
       this.now.replaceChildren(...standing(this.page, explained));
+      this.runs = explained.phase === "Running" ? explained.uid : "";
+      this.loads.follow(this.runs ? explained.node : null);
+      this.draw();
     } catch (error) {
       this.now.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
     }

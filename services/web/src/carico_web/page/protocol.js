@@ -109,6 +109,10 @@ export function formatSubscribe(subject, sid) {
   return encoder.encode(`SUB ${subject} ${sid}\r\n`);
 }
 
+export function formatUnsubscribe(sid) {
+  return encoder.encode(`UNSUB ${sid}\r\n`);
+}
+
 export function formatPublish(subject, reply, text) {
   const payload = encoder.encode(text);
   const line = encoder.encode(`PUB ${subject} ${reply} ${payload.length}\r\n`);

@@ -1,5 +1,5 @@
 // The messages of the bus as records: carico.v1.capacity.<node>, carico.v1.decision.<namespace>.<pod>, carico.v1.model,
-// carico.v1.summary, carico.v1.member.<scheduler>.
+// carico.v1.summary, carico.v1.member.<scheduler>, carico.v1.pods.<node>.
 // Malformed messages are refused with an Error, as in carico_core.wire.
 
 import * as msgpack from "./msgpack.js";
@@ -12,6 +12,11 @@ export const MODEL = "carico.v1.model";
 export const SUMMARY = "carico.v1.summary";
 export const MEMBER_ALL = "carico.v1.member.*";
 
+// The subject on which a node's agent reports what its Pods use.
+export function loadsOf(node) {
+  return `carico.v1.pods.${token(node)}`;
+}
+
 export function query(service, verb) {
   return `carico.v1.query.${service}.${verb}`;
 }
@@ -20,7 +25,7 @@ export function query(service, verb) {
 export function decodeAdvertisement(subject, payload) {
   const m = parse(payload);
   const node = name(m.node);
-  if (subject !== `carico.v1.capacity.${node.replaceAll(".", "_")}`) throw new Error("a node that differs from its subject");
+  if (subject !== `carico.v1.capacity.${token(node)}`) throw new Error("a node that differs from its subject");
   const dims = Object.keys(object(m.usage)).sort();
   return {
     node,
@@ -53,6 +58,16 @@ export function toRows(answer, nowMs) {
   const columns = list(answer.columns).map(String);
   const rows = list(answer.rows).map((row) => Object.fromEntries(columns.map((column, i) => [column, finite(row[i])])));
   return rows.map(({ age_s, ...figures }) => ({ ms: nowMs - 1000 * age_s, ...figures }));
+}
+
+// What a node's Pods use, by UID: means of the last seconds, and memory.
+export function decodeLoads(subject, payload) {
+  const m = parse(payload);
+  if (subject !== loadsOf(name(m.node))) throw new Error("a node that differs from its subject");
+  return new Map(Object.entries(object(m.pods)).map(([uid, row]) => {
+    const [, cores, , memory] = list(row);
+    return [uid, { cores: finite(cores), memory: finite(memory) }];
+  }));
 }
 
 export function decodeDecision(payload) {
@@ -155,6 +170,11 @@ export function decodeHeartbeat(payload) {
 
 export function parse(payload) {
   return object(JSON.parse(typeof payload === "string" ? payload : decoder.decode(payload)));
+}
+
+// A node's name in a subject: dots would split it.
+function token(node) {
+  return node.replaceAll(".", "_");
 }
 
 function object(value) {

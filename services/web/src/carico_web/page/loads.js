@@ -1,0 +1,33 @@
+// What the Pods of one node use: its agent's reports, which come only while somebody looks.
+
+import * as format from "./format.js";
+import { decodeLoads, loadsOf } from "./signals.js";
+
+// Agents report every 10 s: an older report, after two that were lost, is not what a Pod uses now.
+const HOLDS_MS = 30_000;
+
+export class Loads {
+  constructor(bus) {
+    this.bus = bus;
+    this.node = null;
+    this.report = null;
+  }
+
+  // Listens to this node in place of the one before; null: to none.
+  follow(node) {
+    if (node === this.node) return;
+    if (this.sid) this.bus.unsubscribe(this.sid);
+    this.node = node;
+    this.report = null;
+    this.sid = node === null ? null : this.bus.subscribe(loadsOf(node), (message) => {
+      this.report = { loads: decodeLoads(message.subject, message.payload), heardMs: Date.now() };
+    });
+  }
+
+  // What a Pod uses, in words.
+  words(uid) {
+    const isNew = this.report !== null && Date.now() - this.report.heardMs < HOLDS_MS;
+    const load = isNew ? this.report.loads.get(uid) : undefined;
+    return load ? `${format.millicores(load.cores)} CPU, ${format.quantity("memory", load.memory)}` : "no reading yet";
+  }
+}
