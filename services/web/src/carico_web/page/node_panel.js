@@ -80,7 +80,7 @@ export class NodePanel {
 
   // A scheduler of an earlier version does not name UIDs.
   useOf({ uid }) {
-    const shown = el("span", { class: "soft" });
+    const shown = el("span", { class: "soft uses" });
     if (uid) this.uses.set(uid, shown);
     return shown;
   }
