@@ -137,6 +137,7 @@ class Nominations:
         `node_of` returns the node on which a Pod counts, `is_binding` whether it is only chosen, `waits` whether the
         Pod waits for one; `nodes` are those there are.
         """
+        self._evicted = {uid: pod for uid, pod in self._evicted.items() if node_of(uid) is not None}
         ended = []
         evicting: dict[int, bool] = {}
         for each in self:
@@ -166,10 +167,8 @@ class Nominations:
 
     def evicting(self, node_of: Callable[[str], str | None]) -> list[cluster.Pod]:
         """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
-        self._evicted = {uid: pod for uid, pod in self._evicted.items() if node_of(uid) is not None}
-        victims = [victim for each in self for victim in each.victims if not victim.deleting]
-        found = self._evicted | {victim.uid: victim for victim in victims if node_of(victim.uid) is not None}
-        return list(found.values())
+        victims = {victim.uid: victim for each in self for victim in each.victims if not victim.deleting}
+        return [pod for uid, pod in (self._evicted | victims).items() if node_of(uid) is not None]
 
     def drop(self, nomination: Nomination) -> None:
         """Take back a nomination for which nothing was evicted."""
