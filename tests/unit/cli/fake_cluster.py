@@ -152,9 +152,11 @@ class Cluster:
     async def serve(self) -> None:
         """The services answer from now on."""
 
-        async def capacity_list(_: bytes) -> bytes:
-            rows = [{"node": name, "reserved": 1, "free": 1.1} for name in self.names]
-            return orjson.dumps({"nodes": rows})
+        async def capacity_list(question: bytes) -> bytes:
+            after = orjson.loads(question or b"{}").get("after", "")
+            left = [{"node": name, "reserved": 1, "free": 1.1} for name in sorted(self.names) if name > after]
+            # In pages of two nodes.
+            return orjson.dumps({"nodes": left[:2], **({"next": left[1]["node"]} if len(left) > 2 else {})})
 
         async def explain(_: bytes) -> bytes:
             return orjson.dumps(STANDING)

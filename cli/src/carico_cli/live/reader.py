@@ -32,6 +32,8 @@ ANSWER_S = 2.0
 SERVICES_EVERY_S = 2.0
 # How many instances will answer is not known: they have this long.
 SERVICES_ANSWER_S = 0.3
+# Each has 4,000 nodes: more than any cluster has, so that no answer keeps a reader busy without end.
+PAGES_MOST = 64
 DECISIONS_AT_FIRST = 50
 CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
 NODE_EXPLAIN = subjects.query("scheduler", "node.explain")
@@ -268,7 +270,7 @@ class Reader:
     async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:
             try:
-                self._signals.on_capacity_list(await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S))
+                self._signals.on_capacity_list(*await _capacity_list(bus))
                 self._is_scheduler_silent = False
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
@@ -347,6 +349,14 @@ class Reader:
                 # No streams yet, or the bus is away. Signals that are subscribed already arrive all the same.
                 self._settle(KEPT)
                 await asyncio.sleep(AGAIN_S)
+
+
+async def _capacity_list(bus: ports.Bus) -> list[bytes]:
+    """Return the scheduler's answers about all nodes. Raises `BusError`, and `MessageError` where one is malformed."""
+    pages = [await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S)]
+    while len(pages) < PAGES_MOST and (after := signals.next_page(pages[-1])) is not None:
+        pages.append(await bus.request(CAPACITY_LIST, orjson.dumps({"after": after}), timeout_s=ANSWER_S))
+    return pages
 
 
 async def _backlog(bus: ports.Bus) -> int | None:

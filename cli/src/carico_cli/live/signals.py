@@ -18,9 +18,9 @@ DECISIONS_KEPT = 200
 REFUSALS_KEPT = 20_000
 # After its lease a node that the scheduler does not list is kept for this long.
 FORGET_S = 60.0
-# Enough for a capacity.list of several hundred thousand nodes.
-_LIST_MAX_BYTES = 64 * 2**20
-_LIST_MAX_NODES = 1_000_000
+# More than NATS delivers: an answer to capacity.list is a page of all nodes.
+_LIST_MAX_BYTES = 8 * 2**20
+_LIST_MAX_NODES = 50_000
 _FREE_MAX = 1e12
 # More than a scheduler serves.
 _NAMES_MAX = 64
@@ -44,6 +44,12 @@ class _Listed:
     # None: an older scheduler does not report it.
     ready: bool | None
     schedulable: bool | None
+
+
+def next_page(payload: bytes) -> str | None:
+    """Return after which node an answer to `capacity.list` goes on; None if it does not. Raises `MessageError`."""
+    message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
+    return message.text("next", maximum=names.SUBDOMAIN_MAX) if message.has("next") else None
 
 
 class Signals:
@@ -150,14 +156,16 @@ class Signals:
         self._heard += 1
         self._members.take(subject, payload)
 
-    def on_capacity_list(self, payload: bytes) -> None:
-        """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is malformed."""
-        message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
-        rows = message.objects("nodes", count=_LIST_MAX_NODES)
-        self._listed = dict(map(_parse_row, rows))
-        # An older scheduler does not report them.
-        if message.has("names"):
-            self.scheduler_names = frozenset(message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX))
+    def on_capacity_list(self, *pages: bytes) -> None:
+        """Take in the scheduler's answers to `capacity.list`. Raises `MessageError` where one is malformed."""
+        listed: dict[str, _Listed] = {}
+        for payload in pages:
+            message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
+            listed.update(map(_parse_row, message.objects("nodes", count=_LIST_MAX_NODES)))
+            # An older scheduler does not report them.
+            if message.has("names"):
+                self.scheduler_names = frozenset(message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX))
+        self._listed = listed
 
     def on_services(self, found: list[pictures.Service] | None, *, backlog: int | None) -> None:
         """Take in the statistics of services, and how many messages wait for the aggregators.

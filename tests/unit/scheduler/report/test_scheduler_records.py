@@ -229,4 +229,26 @@ async def test_capacity_and_reservations_list() -> None:
     ]  # fmt: skip
     assert [(each["ready"], each["schedulable"]) for each in nodes] == [(True, False), (False, True)]
     rows = orjson.loads(await answers.reservations_list(b""))["reservations"]
+    for bad in (b"[]", b'{"after": 3}'):
+        with pytest.raises(serving.BadQuestion):
+            await answers.capacity_list(bad)
     assert rows == [{"node": "node-0", "pod": "default/a", "uid": "uid-a", "age_s": 2.0, "binding": False}]
+
+
+async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes() -> None:
+    answers, _, known_state = make_answers()
+    names = [f"{number:05d}".ljust(253, "n") for number in range(2 * queries.NODES_MOST + 1)]
+    known_state.put_nodes([objects.make_node(name) for name in reversed(names)])
+    for name in names[: queries.NODES_MOST]:
+        advertisement = objects.make_advertisement(name, 100.0 / 3.0)
+        known_state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
+    found: list[str] = []
+    pages, after = 0, ""
+    while pages == 0 or after:
+        payload = await answers.capacity_list(orjson.dumps({"after": after}))
+        # `max_payload` in deploy/k8s/base/nats.conf.
+        assert len(payload) < 2 * 1024 * 1024
+        answer = orjson.loads(payload)
+        found += [each["node"] for each in answer["nodes"]]
+        pages, after = pages + 1, answer.get("next", "")
+    assert (found, pages) == (names, 3)
