@@ -604,6 +604,22 @@ async def test_a_report_that_is_refused_is_counted() -> None:
     assert orjson.loads(await answer(b"{}")) == {"classes": [], "learnt": 0, "complete": True}
 
 
+async def test_a_replica_that_starts_alone_waits_for_the_size_of_each_node_that_reports() -> None:
+    replica = Replica()
+    joining = asyncio.create_task(replica.app.listen())
+    await waiting.until(lambda: replica.hub.subscriptions)
+    await publish(replica.hub, used(pods=3))
+    await joining
+    await publish(replica.hub, used(pods=4))
+    stranger = dataclasses.replace(report(pi=used()), node="node-2")
+    replica.app.usage.on_report(subjects.usage("node-2"), wire.encode_usage(stranger))
+    assert replica.drops("usage") == {}
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    await waiting.until(lambda: replica.drops("usage"))
+    assert replica.app.usage.known.facts(PI).pods == 7
+    assert replica.drops("usage") == {"foreign_node": 1.0}
+
+
 def test_the_metrics_show_what_is_recommended() -> None:
     replica = Replica()
     replica.app.members.take([reports.report("node-1", 1)], 0.0)

@@ -27,6 +27,9 @@ from carico_core.wire import messages as wire
 KEEP_EVERY_S = 20.0
 # Within it the keeper writes its 16 keys, which takes it some 50 ms.
 JOIN_S = 1.0
+# Then entries come: each node's within a second or two. Reports of usage of a node without one wait for that, since
+# without the node's size they are refused; for less than the 5 s between two of them, so that they stay in order.
+ENTRIES_S = 3.0
 # Reports of a second and more from 5,000 nodes, which report every 5 s; of more, the first are lost.
 HELD_MOST = 2000
 RECOMMENDED_EVERY_S = 5.0
@@ -54,6 +57,8 @@ class KeptUsage:
         self._turns = itertools.cycle(range(streams.USAGE_KEYS))
         # What nodes report while this replica joins.
         self._held: collections.deque[tuple[str, bytes]] | None = None
+        # What nodes report whose entries have not come yet, for a moment after that.
+        self._early: collections.deque[tuple[str, bytes]] | None = None
         # For metrics, and when it was made; monotonic seconds.
         self._recommended: list[tuple[str, dict[str, float]]] = []
         self._recommended_s = -math.inf
@@ -67,9 +72,10 @@ class KeptUsage:
         await serving.until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_report))
         await asyncio.sleep(JOIN_S)
         await self._resume()
-        held, self._held = self._held, None
+        held, self._held, self._early = self._held, None, collections.deque(maxlen=HELD_MOST)
         for subject, payload in held:
             self.on_report(subject, payload)
+        asyncio.get_running_loop().call_later(ENTRIES_S, self._take_early)
 
     async def keep_forever(self) -> None:
         """Write what has changed to the bucket if this replica is the keeper, until cancelled."""
@@ -121,9 +127,17 @@ class KeptUsage:
                 now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s(),
             )  # fmt: skip
         except errors.MessageError as error:
-            self._counted.dropped("usage", subject, error)
+            if error.reason is errors.Drop.FOREIGN_NODE and self._early is not None:
+                self._early.append((subject, payload))
+            else:
+                self._counted.dropped("usage", subject, error)
         else:
             self._counted.usages.inc()
+
+    def _take_early(self) -> None:
+        early, self._early = self._early or (), None
+        for subject, payload in early:
+            self.on_report(subject, payload)
 
     def recommend(self, question: bytes, evidence: Mapping[str, messages.ClassEvidence]) -> bytes:
         """Return recommended requests; `evidence`: costs by class, of the model. Raises `CaricoError`."""

@@ -114,10 +114,11 @@ class Usages:
         self, report: usage.UsageReport, node: messages.Entry | None, *, now_ns: int, now_s: float
     ) -> None:  # fmt: skip
         """Take in a report; `node`: the newest entry of its node. Raises `MessageError` for one that is refused."""
+        # First: this report may come again once the node is known.
+        most = self._most_of(report.node, node)
         refused = self._guard.accept(report.node, report.boot, report.seq, now_s)
         if refused is not None:
             raise errors.MessageError(refused, "seq", f"got {report.seq}, expected a later one")
-        most = self._most_of(report.node, node)
         _check_size(report, most)
         hashed = zlib.crc32(report.node.encode())
         held = self._nodes.setdefault(report.node, _Node(boot=report.boot, most=most))
