@@ -84,25 +84,28 @@ def command(
             raise errors.SettingsError(f"--plot: got {len(rows)} classes, expected one: name it with --class")
         _picture().draw(asking.with_distribution(at, rule, rows[0]["class"]), plot)
     rows = _checked(rows, asking.rules(at, context.environ))
-
-    def is_cron_job(row: Row) -> bool:
-        one = choosing.parse(row["class"])
-        path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
-        return one.kind == "Job" and asking.exists(at, context.environ, path) is True
-
     match Form.JSON if as_json else Form(output):
         case Form.JSON:
             formats.say(formats.json_text({"rule": rule, "classes": rows}))
         case Form.YAML:
             formats.say("\n---\n".join(manifests.yaml_text(row) for row in rows))
         case Form.PATCH:
-            # All or none: nothing is written if one class cannot be patched.
-            patches = [manifests.patch_text(row, forced=force, is_cron_job=is_cron_job(row)) for row in rows]
-            formats.say("\n".join(patches))
+            formats.say(_patches(rows, forced=force, exists=lambda path: asking.exists(at, context.environ, path)))
         case Form.TABLE:
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
             formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+
+
+def _patches(rows: Sequence[Row], *, forced: bool, exists: Exists) -> str:
+    """Return the commands that patch all classes. Raises `SettingsError` if one cannot be patched: all or none."""
+
+    def is_cron_job(row: Row) -> bool:
+        one = choosing.parse(row["class"])
+        path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
+        return one.kind == "Job" and exists(path) is True
+
+    return "\n".join(manifests.patch_text(row, forced=forced, is_cron_job=is_cron_job(row)) for row in rows)
 
 
 def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:

@@ -12,7 +12,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 
 import base64
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -135,9 +135,7 @@ def _judge(
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
     if parsed.template is not None and not _stated_anywhere(spec):
-        # A quota counts what the runtime takes, too.
-        overhead = pod_requests.amounts(spec, "overhead", "spec.")
-        total = {dim: _total(holders, dim) + overhead.get(dim, 0.0) for dim in wanted}
+        total = _total_of(spec, holders, wanted)
         refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
         if refused is not None:
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
@@ -238,6 +236,12 @@ def _raise(holders: Sequence[_Holder], least: Mapping[str, float]) -> bool:
 
 def _total(holders: Sequence[_Holder], dim: str) -> float:
     return sum(each.requests[dim] for each in holders)
+
+
+def _total_of(spec: Object, holders: Sequence[_Holder], dims: Iterable[str]) -> dict[str, float]:
+    """Return what a quota counts of a Pod with these requests: also what the runtime takes."""
+    overhead = pod_requests.amounts(spec, "overhead", "spec.")
+    return {dim: _total(holders, dim) + overhead.get(dim, 0.0) for dim in dims}
 
 
 def _annotated(metadata: Object, said: Mapping[str, str]) -> list[dict[str, Any]]:
