@@ -23,12 +23,10 @@ class Schedule:
 
     block: proposals between two looks at the clock and at the limit of moves.
     price: what a moved container costs at first, times the limit of moves: all moves together cost this share of the
-    traffic. It follows the number of moved containers: times exp(x (moved - limit) / limit), x being `follow` for each
-    proposal or `follow_all` for a whole start, whichever is more. least_price: it does not fall below that, in units of
-    the temperature. starts: how often the search starts from the present placement, one after the other. kept_from: the
-    share of a start after which the limit binds and placements count. rise: how fast the price rises until one counts,
-    times exp(rise) for a whole start: at low temperatures, some moves too many would stay too many to the end.
-    heavy_until: the share of a start up to which pairs are drawn as often as they have traffic, and nothing goes home.
+    traffic; `followed` says how it goes on. least_price: it does not fall below that, in units of the temperature.
+    starts: how often the search starts from the present placement, one after the other. kept_from: the share of a start
+    after which the limit binds and placements count. rise: how fast the price rises until one counts. heavy_until: the
+    share of a start up to which pairs are drawn as often as they have traffic, and nothing goes home.
     """
 
     block: int = 2048
@@ -44,6 +42,18 @@ class Schedule:
     rise: float = 60.0
     heavy_until: float = 0.0
     mix: moves.Mix = dataclasses.field(default_factory=moves.Mix)
+
+    def followed(self, price: float, moved: int, limit: int, *, proposals: int, passed: float, rises: bool) -> float:
+        """Return the price after so many proposals, `passed` as a share of a start: it follows the moved containers.
+
+        rises: the limit binds, and no placement counts yet. At low temperatures, some moves too many would stay too
+        many to the end.
+        """
+        # p <- p exp(x (moved - limit) / limit), at least p exp(rise) for a whole start that rises
+        follow = max(self.follow * proposals, self.follow_all * passed) * (moved - limit) / limit
+        if rises:
+            follow = max(follow, self.rise * passed)
+        return price * math.exp(min(follow, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,13 +88,9 @@ def suited(problem: affinity.Problem, limit: int) -> Schedule:
 
 
 def search(
-    problem: affinity.Problem,
-    *,
-    limit: int,
-    rng: np.random.Generator,
-    progress: Callable[[int], float],
+    problem: affinity.Problem, *, limit: int, rng: np.random.Generator, progress: Callable[[int], float],
     schedule: Schedule | None = None,
-) -> Found:
+) -> Found:  # fmt: skip
     """Return the best placement found in which at most `limit` containers have moved.
 
     progress: the share of the search that is over, of the number of proposals made so far; at 1 the search ends.
@@ -107,25 +113,20 @@ def search(
             # The same arrays for each block: memory for new ones takes a third of the time that all the numbers take.
             drawn = draws(rng, schedule.block, drawn)
             block = moves.propose(
-                heavy if is_early else fixed,
-                state,
-                drawn,
-                EARLY if is_early else schedule.mix,
-                price,
-                heat,
+                heavy if is_early else fixed, state, drawn, EARLY if is_early else schedule.mix, price, heat,
                 limit if binds else problem.containers,
-            )
+            )  # fmt: skip
             made += block
             moved = int(state.tally[0])
             is_kept = is_kept or (binds and moved <= limit)
             if binds and moved <= limit and state.gain[0] > best.gain:
                 best = Found(where=state.where.copy(), gain=float(state.gain[0]), moved=moved, proposals=made)
             before, share = share, progress(made) * schedule.starts - number
-            follow = max(schedule.follow * block, schedule.follow_all * (share - before)) * (moved - limit) / limit
-            if binds and not is_kept:
-                follow = max(follow, schedule.rise * (share - before))
-            price *= math.exp(min(follow, 1.0))
-            price = max(price, schedule.least_price * unit) if has_limit else 0.0
+            if has_limit:
+                price = schedule.followed(
+                    price, moved, limit, proposals=block, passed=share - before, rises=binds and not is_kept
+                )
+                price = max(price, schedule.least_price * unit)
     return dataclasses.replace(best, proposals=made)
 
 
