@@ -303,3 +303,21 @@ async def test_a_message_that_no_server_takes_is_not_tried_again(tmp_path: pathl
     finally:
         await bus.close()
         server.kill()
+
+
+async def test_an_answer_that_no_server_takes_comes_as_an_error_that_says_so(tmp_path: pathlib.Path) -> None:
+    server = nats_server.NatsServer(tmp_path).start()
+    bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="x", clock=clock.SystemClock())
+
+    async def listed(_: bytes) -> bytes:
+        return bytes(3 << 20)
+
+    try:
+        await bus.serve(buses.ServiceSpec(name="carico-aggregator", description="", endpoints={"nodes.list": listed}))
+        with pytest.raises(
+            errors.BusError, match=r"nodes\.list: the answer has 3145728 bytes, more than NATS delivers"
+        ):
+            await bus.request(subjects.query("aggregator", "nodes.list"), b"", timeout_s=waiting.WAIT_S)
+    finally:
+        await bus.close()
+        server.kill()

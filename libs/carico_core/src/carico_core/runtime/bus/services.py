@@ -4,6 +4,7 @@ import contextlib
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import MaxPayloadError
 from nats.micro import add_service
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
@@ -67,6 +68,9 @@ def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.mi
         except errors.CaricoError as error:
             # A raised error counts in the service's statistics, an answered one does not.
             raise ServiceError("400", str(error)) from error
-        await request.respond(payload)
+        try:
+            await request.respond(payload)
+        except MaxPayloadError as error:
+            raise ServiceError("413", f"the answer has {len(payload)} bytes, more than NATS delivers") from error
 
     return on_request
