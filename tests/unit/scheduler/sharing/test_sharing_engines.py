@@ -9,8 +9,9 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import subjects
 from carico_scheduler.engine import engine
-from carico_scheduler.sharing import corrections, heartbeats, membership
+from carico_scheduler.sharing import corrections, heartbeats, member, membership
 from carico_scheduler.sharing.claims import janitor, ledger, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
@@ -534,6 +535,64 @@ def test_a_pod_with_anti_affinity_goes_to_no_node_that_another_scheduler_has_cla
         assert made.kube.binds == {second: 1}
         await asyncio.sleep(ledger.LEASE_S + 2.0 * janitor.EVERY_S)
         assert made.kube.binds == {first: 1, second: 1}, "the claim has ended"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_member_that_starts_does_not_count_claims_of_pods_that_are_gone() -> None:
+    """They stay in the stream until something else is claimed on their node."""
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=3.0)
+        claims = made.connections[0].claims
+        await claims.change([buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=b"0" * 16, seq=0, lasts=True)])
+        await claims.change([made.claims_on("node-0", "gone-0", "gone-1", "gone-2")])
+        await run_pods(made, 0, nodes=1)
+        uids = [made.create_pod(f"pod-{index}") for index in range(3)]
+        await asyncio.sleep(1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_where_the_claims_cannot_be_read_pods_are_listed_all_the_same_and_claims_count() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=3.0)
+        claims = made.connections[0].claims
+        read_all = claims.all
+        await claims.change([buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=b"0" * 16, seq=0, lasts=True)])
+        await claims.change([made.claims_on("node-0", "gone-0", "gone-1", "gone-2")])
+
+        async def away() -> list[buses.Kept]:
+            raise errors.BusUnavailable("away")
+
+        claims.all = away  # type: ignore[method-assign]
+        made.create_pod("pod")
+        await made.start(nodes=1)
+        await asyncio.sleep(member.READ_WITHIN_S + 1.0)
+        assert [pod.name for pod in made.engines[0].state.pods()] == ["pod"]
+        claims.all = read_all  # type: ignore[method-assign]
+        await asyncio.sleep(ledger.LEASE_S - 1.0)
+        assert not made.kube.binds, "the list may have been asked for before these Pods came"
+        await asyncio.sleep(10.0)
+        assert made.kube.binds
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_claim_that_comes_before_its_pod_is_shown_counts() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=3.0)
+        await run_pods(made, 0, nodes=1)
+        await made.connections[0].claims.change([made.claims_on("node-0", "new-0", "new-1", "new-2")])
+        made.create_pod("pod")
+        await asyncio.sleep(ledger.LEASE_S - 1.0)
+        assert not made.kube.binds
+        await asyncio.sleep(5.0)
+        assert made.kube.binds
         await made.stop()
 
     objects.run_fast(main())

@@ -12,9 +12,11 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder, outcomes
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
-from carico_scheduler.sharing import member, parts
+from carico_scheduler.sharing import heartbeats, member, parts
+from carico_scheduler.sharing import membership as memberships
 from carico_scheduler.sharing.claims import commits
 from carico_scheduler.state import node_state, state
+from tests.tools.memory import memory_bus
 from tests.unit.scheduler import objects
 
 NODE = "node-0"
@@ -129,3 +131,38 @@ def test_a_refused_bind_to_the_node_that_another_chose_too_is_the_others(
     )  # fmt: skip
     result = binder.Result(bind=bind, fate=binder.Fate.SETTLED, is_conflict=is_conflict, detail="")
     assert outcomes.settle(site.state, result, 100.0) is expected
+
+
+@pytest.mark.parametrize("is_heard_first", [False, True])
+def test_a_member_that_stood_still_does_not_take_the_pods_of_the_others(*, is_heard_first: bool) -> None:
+    """It has read no heartbeats meanwhile; those that came wait in its connection."""
+    site = Site()
+    membership, ready = site.member._membership, site.member._ready
+    ready.bus = memory_bus.MemoryBus(memory_bus.Hub())
+    others = [
+        heartbeats.Heartbeats(
+            name, boot="b" * 16, identity=lambda: "other", clock=site.clock, lease_s=15.0, on_change=lambda: None,
+            on_drop=lambda _: None,
+        )
+        for name in ("first", "second")
+    ]  # fmt: skip
+    for other in others:
+        membership._heartbeats.take(*other.next(is_leaving=False))
+
+    def reviewed() -> tuple[str, ...]:
+        membership.review()
+        return membership.members
+
+    assert reviewed() == ("first", "second")
+    site.clock.advance(30.0)
+    why = "it stood still, and the others have taken its share"
+    assert site.member.why_not_ready() == why
+    if is_heard_first:
+        membership._heartbeats.take(*others[0].next(is_leaving=False))
+    assert reviewed() == ("first", "second")
+    assert site.member.why_not_ready() != why
+    silent_s = 0.0
+    while reviewed():
+        site.clock.advance(memberships.CHECK_EVERY_S)
+        silent_s += memberships.CHECK_EVERY_S
+    assert silent_s <= heartbeats.ALIVE_S + memberships.CHECK_EVERY_S, "one that is silent is gone as soon as ever"

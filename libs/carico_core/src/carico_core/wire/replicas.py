@@ -27,6 +27,10 @@ class Replicas:
         """Take in that a replica has left; a later message of it is refused like any other that is not newer."""
         self._last_seen_s.pop(replica, None)
 
+    def excuse(self, stood_s: float) -> None:
+        """Leave a time out of the age of all messages: this process stood still in it, and has read none."""
+        self._last_seen_s = {name: at_s + stood_s for name, at_s in self._last_seen_s.items()}
+
     def others(self, now_s: float) -> list[str]:
         """Return the names of the others that are alive."""
         return sorted(name for name, seen_s in self._last_seen_s.items() if now_s - seen_s < self._lease_s)

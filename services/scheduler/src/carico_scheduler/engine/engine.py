@@ -92,8 +92,11 @@ class Engine:
         )  # fmt: skip
         self.held = held_room.HeldRoom(self.state.fleet, preemptor=self.preemptor, turns=self.turns, member=self.member)
         self.informers = informers.Informers(
-            parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event
-        )
+            parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event,
+            before_pods=None if self.member is None else self.member.before_list,
+        )  # fmt: skip
+        if self.member is not None:
+            self.informers.on_listed = self.member.note_listed
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
         # When the bus last delivered an advertisement of any node; None before the first.
         self._advertised_s: float | None = None

@@ -5,7 +5,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from carico_core.domain import errors
@@ -35,7 +35,12 @@ class Informers:
         clock: clocks.Clock,
         metrics: instruments.Instruments,
         wake: Callable[[], None],
+        before_pods: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Pods are first listed once `before_pods` has returned."""
+        self._before_pods = before_pods
+        # Called when a list of all Pods has been taken in.
+        self.on_listed: Callable[[], None] = lambda: None
         self._kube = kube
         self._clock = clock
         self._wake = wake
@@ -79,6 +84,8 @@ class Informers:
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""
+        if self._before_pods is not None and collection.path == api_collections.PODS:
+            await self._before_pods()
         await informer.follow(
             self._kube, collection.path, functools.partial(self._take, collection),
             read=functools.partial(self._parser.read, collection.kind, collection.parse),
@@ -92,6 +99,8 @@ class Informers:
             case kubes.Listed():
                 collection.put_all([each for each in event.objects if each is not None])
                 self._note_listed(collection, len(event.objects))
+                if collection.path == api_collections.PODS:
+                    self.on_listed()
             case kubes.Changed(type="DELETED"):
                 collection.remove(event.object["metadata"])
             case kubes.Changed():

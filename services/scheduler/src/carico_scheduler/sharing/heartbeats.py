@@ -51,6 +51,20 @@ class Heartbeats:
         self._identities: dict[str, float] = {}
         self._newest: dict[str, LastHeartbeat] = {}
         self._seq = 0
+        # When `note_turn` was called last; None before the first time.
+        self._ran_s: float | None = None
+
+    @property
+    def stood_still(self) -> bool:
+        """True if this process was stopped a moment ago, so that all others seem to be gone."""
+        return self._ran_s is not None and self._clock.monotonic_s() - self._ran_s > ALIVE_S
+
+    def note_turn(self) -> None:
+        """Note that this process runs, several times a second; what it was stopped for counts as silence of no one."""
+        now_s = self._clock.monotonic_s()
+        if self._ran_s is not None and now_s - self._ran_s > EVERY_S:
+            self._known.excuse(now_s - self._ran_s - EVERY_S / 2.0)
+        self._ran_s = now_s
 
     def others(self) -> list[str]:
         """Return the names of the others that are alive."""
@@ -75,6 +89,9 @@ class Heartbeats:
         except errors.MessageError as error:
             self._on_drop(error.reason.value)
             return
+        if self._ran_s is not None:
+            # It may be the first thing that happens after the process was stopped.
+            self.note_turn()
         now_s = self._clock.monotonic_s()
         before = self.newest()
         if not self._known.take(found.replica, boot=found.boot, seq=found.seq, now_s=now_s):

@@ -8,6 +8,7 @@ member has handed over (`corrections`).
 import asyncio
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from carico_scheduler.sharing.claims import claiming as claimings
 from carico_scheduler.sharing.claims import commits, fits, janitor, rechecks, stream
 from carico_scheduler.sharing.claims import ledger as ledgers
 
+# Pods are listed without the claims after so long: JetStream may be away, while agents wait for rosters.
+READ_WITHIN_S = 10.0
 # A claim that is reported as an orphan should have been ended by the janitor three rounds ago.
 ORPHAN_LATE_S = 3.0 * janitor.EVERY_S
 
@@ -35,10 +38,14 @@ class Member:
         self._seq = 0
         self._tally = tally.Tally(parts.clock)
         self._changed = changed = asyncio.Event()
+        # Set once the claims have been read for the first time.
+        self._has_read = asyncio.Event()
+        # Until when claims had been read when Pods were first listed; -inf if none had.
+        self._read_s = -math.inf
         self.ledger = ledgers.Ledger(functools.partial(own_claims.fate_of, parts.state))
         self.ledger.on_room = self._on_room
         self._stream = stream.Stream(
-            self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_read=parts.on_idle,
+            self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_read=self._on_read,
             on_drop=self._on_drop, own=lambda node, payload: self._commits.own(node, payload),
         )  # fmt: skip
         beats = heartbeats.Heartbeats(
@@ -167,6 +174,21 @@ class Member:
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused."""
         self._own.take_result(result)
+
+    async def before_list(self) -> None:
+        """Return when all Pods may be listed for the first time: once the claims have been read (`ledger`)."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_WITHIN_S):
+                await self._has_read.wait()
+                self._read_s = self._clock.monotonic_s()
+
+    def note_listed(self) -> None:
+        """Note that a list of all Pods has been taken in."""
+        self.ledger.listed_s = self._read_s
+
+    def _on_read(self) -> None:
+        self._has_read.set()
+        self._parts.on_idle()
 
     def _claims(self) -> buses.Claims:
         assert self._ready.bus is not None, "claims are asked for before the bus is there"

@@ -34,6 +34,8 @@ class Readiness:
             return "stopping"
         if self.bus is None or not self.bus.connected:
             return "not connected to NATS"
+        if self._heartbeats.stood_still:
+            return "it stood still, and the others have taken its share"
         if self._parts.clock.monotonic_s() - self._parts.lease.heard_s > self._parts.lease_read_s:
             return "the Lease cannot be read: a scheduler that does not share may hold it"
         intruder = self.intruder()
@@ -99,6 +101,7 @@ class Membership:
 
     def review(self) -> None:
         """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
+        self._heartbeats.note_turn()
         is_ready = self._ready.why_not() is None
         own = (self._parts.replica,) if is_ready and self._parts.takes_share else ()
         members = tuple(sorted({*self._heartbeats.others(), *own}))

@@ -9,11 +9,13 @@ A claim is dropped only if no member can still need it:
   the Pod, so that a bind that is still on its way is refused (`janitor`).
 
 The age of a claim is the time since this member first saw it. That is at most its true age, whatever the clocks of
-other machines show, and longer ages only hold room for longer.
+other machines show, and longer ages only hold room for longer. A member that starts finds claims of Pods that are gone,
+of up to an hour. It lists Pods only after it has read them, so that it knows which those are.
 """
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from carico_core.domain import messages
@@ -73,6 +75,9 @@ class Ledger:
         # Called with a node on which a claim that may have counted does so no longer, other than by its Pod's fate.
         self.on_room: Callable[[str], None] = lambda node: None
         self._nodes: dict[str, _Node] = {}
+        # A list of all Pods was asked for later than this, and has been taken in: it shows which Pods of claims that
+        # were seen until then are there.
+        self.listed_s = -math.inf
         # How often the stream was replaced. An answer that was asked for before is of another stream.
         self.generation = 0
         # The claims that may count. They leave once their Pods are known to be bound or gone, whatever is forgotten of
@@ -148,9 +153,9 @@ class Ledger:
         """Yield (node, claim) of every claim that counts besides what the own state counts."""
         for (node, uid), held in list(self._open.items()):
             fate = self._fate(uid, node)
-            if fate in (PodFate.BOUND, PodFate.GONE) or _has_ended(held, fate, now_s):
+            if fate in (PodFate.BOUND, PodFate.GONE) or self._has_ended(held, fate, now_s):
                 del self._open[node, uid]
-            elif _counts(held, fate, now_s):
+            elif self._counts(held, fate, now_s):
                 yield node, held.claim
 
     def rival(self, node: str, own: str) -> str | None:
@@ -167,7 +172,7 @@ class Ledger:
         return [
             held.claim
             for uid, held in held_by.items()
-            if (node, uid) in self._open and _counts(held, self._fate(uid, node), now_s)
+            if (node, uid) in self._open and self._counts(held, self._fate(uid, node), now_s)
         ]
 
     def kept(self, node: str, now_s: float) -> list[messages.Claim] | None:
@@ -242,21 +247,21 @@ class Ledger:
         held = self._open.get((node, claim.uid))
         return held if held is not None and _identity(held.claim) == _identity(claim) else None
 
+    def _counts(self, held: Held, fate: PodFate, now_s: float) -> bool:
+        """Return whether a claim takes room that the own state does not count."""
+        is_open = fate in (PodFate.OPEN, PodFate.UNKNOWN)
+        return not held.is_void and is_open and not self._has_ended(held, fate, now_s)
+
+    def _has_ended(self, held: Held, fate: PodFate, now_s: float) -> bool:
+        """Return True for a claim of a Pod that is gone: no list has shown it, nor the watch for a lease."""
+        is_late = now_s - held.seen_s > LEASE_S or held.seen_s <= self.listed_s
+        return fate is PodFate.UNKNOWN and is_late
+
     def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
         fate = self._fate(uid, node)
         is_old = now_s - held.seen_s > LEASE_S
-        has_ended = fate is PodFate.GONE or _has_ended(held, fate, now_s)
+        has_ended = fate is PodFate.GONE or self._has_ended(held, fate, now_s)
         return held.is_void or has_ended or (is_old and fate is PodFate.BOUND)
-
-
-def _counts(held: Held, fate: PodFate, now_s: float) -> bool:
-    """Return whether a claim takes room that the own state does not count."""
-    return not held.is_void and fate in (PodFate.OPEN, PodFate.UNKNOWN) and not _has_ended(held, fate, now_s)
-
-
-def _has_ended(held: Held, fate: PodFate, now_s: float) -> bool:
-    """Return True for a claim of a Pod that the watch has not shown for so long that it has ended."""
-    return fate is PodFate.UNKNOWN and now_s - held.seen_s > LEASE_S
 
 
 def _identity(claim: messages.Claim) -> tuple[str, str, int]:
