@@ -448,6 +448,26 @@ def test_moves_before_an_outage_are_measured_as_well() -> None:
     objects.run_fast(main())
 
 
+def test_the_next_leader_measures_a_plan_before_it_makes_another() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            first = made.start("a", "--every-s", "60")
+            while not first.rounds.reflection.is_settling():
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(1.0)
+            made.running.pop("a")[2].cancel()
+            second = made.start("b", "--every-s", "60")
+            while second.rounds.last is None:
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(1.0)
+            assert second.rounds.rests == "the effect of the last plan is still to be measured"
+            while second.rounds.reflection.is_settling():
+                await asyncio.sleep(0.5)
+            assert len(second.rounds.reflection.kept()["compared"]) == 1
+
+    objects.run_fast(main())
+
+
 def test_a_cluster_that_is_too_large_for_a_plan_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(generator.PAIRS_MOST, generator.CARICO, 20)
 

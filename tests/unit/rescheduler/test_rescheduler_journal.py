@@ -1,13 +1,15 @@
 """What outlives a process: moves of the hour and rests, whatever else the ConfigMap says."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
 
 from carico_core.domain import errors
+from carico_core.numerics.rescheduling.containers import gains
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import journal
+from carico_rescheduler import journal, reflection
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import record as records
 from tests.tools.memory import memory_kube
@@ -208,5 +210,64 @@ def test_a_pause_keeps_what_else_is_noted() -> None:
         await made.pause(paused=True)
         later = site.journal()
         assert (await later.read()).startswith("paused since") and later.moves_of_the_hour() == 1
+
+    asyncio.run(main())
+
+
+def plan(made: reflection.Reflection, now_s: float) -> None:
+    """Note that a plan was carried out, which predicted a gain of 2 tasks."""
+    waiting = reflection.Made(
+        traffic_bytes=1e6, excess_tasks=4.0, weights=gains.Weights(task_bytes=1e7), predicted=2.0, ended_s=now_s
+    )
+    made.take_over(made.kept() | {"waiting": dataclasses.asdict(waiting)})
+
+
+def test_the_next_leader_measures_the_last_plan_and_rests_where_plans_do_not_pay() -> None:
+    async def main() -> None:
+        site = Site()
+        now_s = 1000.0
+        for number in range(reflection.COMPARED):
+            # Each by another leader.
+            before, later = reflection.Reflection(), reflection.Reflection()
+            kept = site.journal()
+            await kept.read()
+            before.take_over(kept.effects)
+            plan(before, now_s)
+            await kept.note_effects(before.kept())
+            next_kept = site.journal()
+            await next_kept.read()
+            later.take_over(next_kept.effects)
+            assert later.is_settling()
+            assert later.measure(1e6, 4.0, now_s + reflection.SETTLE_S - 1.0) is None
+            now_s += reflection.SETTLE_S
+            assert later.measure(1e6, 4.0, now_s) == (2.0, 0.0)
+            assert bool(later.rests(now_s)) is (number == reflection.COMPARED - 1)
+            await next_kept.note_effects(later.kept())
+        last = reflection.Reflection()
+        await kept.read()
+        last.take_over(kept.effects)
+        assert last.rests(now_s + 60.0)
+        assert not last.rests(now_s + reflection.REST_S + 1.0)
+        assert not last.rests(now_s - 60.0), "the clock was set back: no rest is longer than an hour"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]", "{", '{"waiting": 7}', '{"waiting": {"predicted": 1.0}}', '{"compared": [[1]]}', '{"compared": 3}',
+        '{"rests_until": "soon"}',
+        '{"waiting": {"traffic_bytes": 1, "excess_tasks": 1, "predicted": 1, "ended_s": 1, "weights": {}}}',
+    ],
+)  # fmt: skip
+def test_what_people_write_in_place_of_effects_is_left_out(text: str) -> None:
+    async def main() -> None:
+        site = Site()
+        site.write({"effects": text})
+        made, kept = reflection.Reflection(), site.journal()
+        await kept.read()
+        made.take_over(kept.effects)
+        assert made.kept() == reflection.Reflection().kept()
 
     asyncio.run(main())

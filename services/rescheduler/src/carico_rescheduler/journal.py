@@ -1,4 +1,4 @@
-"""What outlives every process: pauses, how many moves began in the last hour, which have not ended, which Pods rest.
+"""What outlives every process: pauses, moves of the last hour, those that have not ended, rests, effects of plans.
 
 A ConfigMap, which is read before each plan and each move. A move is noted before it begins, so a process that dies in
 the middle of each of its moves makes no more of them than another one.
@@ -19,6 +19,7 @@ from carico_rescheduler.moves import record as records
 
 NAME = "carico-rescheduler"
 _PAUSED, _SINCE, _MOVES, _MOVING, _RESTS = "paused", "since", "moves", "moving", "rests"
+_EFFECTS = "effects"
 HOUR_S, _MINUTE_S = 3600.0, 60
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
@@ -41,6 +42,8 @@ class Journal:
     clock: clocks.Clock
     permit: Callable[[], None]
     paused: str | None = None
+    # What became of plans (`reflection`), as last read.
+    effects: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Moves that began in each minute; by controller until when its Pods rest, and why. What others have noted is added.
     _began: dict[int, int] = dataclasses.field(default_factory=dict)
     _rests: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
@@ -96,6 +99,13 @@ class Journal:
             # A rest is saved with the next move; one that has ended and is still noted is not found any more.
             logs.get("rescheduler").warning("end of a move not noted", pod=move.pod, error=str(error))
 
+    async def note_effects(self, kept: Mapping[str, Any]) -> None:
+        """Keep what became of plans for later leaders, unless the API does not answer."""
+        try:
+            await self._write({_EFFECTS: orjson.dumps(kept).decode()})
+        except (errors.ApiError, errors.ApiUnavailable, records.NotLeading) as error:
+            logs.get("rescheduler").warning("effect of a plan not noted", error=str(error))
+
     def moves_of_the_hour(self) -> int:
         """Return how many moves began within an hour."""
         self._forget()
@@ -110,6 +120,7 @@ class Journal:
         for minute, count in _counts(data.get(_MOVES)).items():
             self._began[minute] = max(count, self._began.get(minute, 0))
         self._moving = _uids(data.get(_MOVING))
+        self.effects = _object(data.get(_EFFECTS))
         for owner, rest in _rests(data.get(_RESTS)).items():
             self._rests[owner] = max(rest, self._rests.get(owner, rest))
         self._forget()

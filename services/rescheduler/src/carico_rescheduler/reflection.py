@@ -2,11 +2,15 @@
 
 After a plan is carried out, its effect is measured once loads and traffic have settled, in the plan's own units. Where
 several plans in a row reach much less than they predicted, what they were based on is wrong, for example traffic that
-changes faster than Pods move: then the rescheduler rests.
+changes faster than Pods move: then the rescheduler rests. Times are Unix seconds, since a later leader goes on with
+what `kept` returns.
 """
 
 import collections
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
 
 from carico_core.numerics.rescheduling.containers import gains
 from carico_rescheduler.plan import decision
@@ -22,7 +26,7 @@ REST_S = 3600.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A plan that was carried out: costs before it, the gain of its moves, and when it ended (monotonic)."""
+    """A plan that was carried out: costs before it, the gain of its moves, and when it ended."""
 
     traffic_bytes: float
     excess_tasks: float
@@ -50,7 +54,8 @@ class Reflection:
     def measure(self, traffic_bytes: float, excess_tasks: float, now_s: float) -> tuple[float, float] | None:
         """Return (predicted, measured) gain of the last plan once its effect has settled; None otherwise."""
         made = self._waiting
-        if made is None or now_s - made.ended_s < SETTLE_S:
+        # The clock may have been set back since.
+        if made is None or 0.0 <= now_s - made.ended_s < SETTLE_S:
             return None
         self._waiting = None
         measured = made.weights.gain(made.traffic_bytes - traffic_bytes, made.excess_tasks - excess_tasks)
@@ -67,10 +72,37 @@ class Reflection:
     def rests(self, now_s: float) -> str:
         """Return why nothing is moved now; empty if moves pay."""
         left_s = self._rests_until_s - now_s
-        if left_s <= 0.0:
+        if not 0.0 < left_s <= REST_S:
             return ""
         return f"the last {COMPARED} plans gained less than {PAYS:.0%} of what they predicted: rests {left_s:.0f} s"
+
+    def kept(self) -> dict[str, Any]:
+        """Return what a later leader needs, for JSON."""
+        waiting = None if self._waiting is None else dataclasses.asdict(self._waiting)
+        until_s = self._rests_until_s if math.isfinite(self._rests_until_s) else 0.0
+        return {"waiting": waiting, "compared": list(self._compared), "rests_until": until_s}
+
+    def take_over(self, kept: Mapping[str, Any]) -> None:
+        """Go on where an earlier leader ended; what people have written in its place is left out."""
+        try:
+            waiting, compared = kept.get("waiting"), kept.get("compared") or ()
+            made = None if waiting is None else _made(waiting)
+            found = [(float(predicted), float(measured)) for predicted, measured in compared]
+            until_s = float(kept.get("rests_until") or 0.0)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return
+        self._waiting, self._rests_until_s = made, until_s
+        self._compared = collections.deque(found, maxlen=COMPARED)
 
     def _share(self) -> float:
         predicted = sum(each[0] for each in self._compared)
         return sum(each[1] for each in self._compared) / predicted if predicted > 0.0 else 1.0
+
+
+def _made(kept: Mapping[str, Any]) -> Made:
+    """Return a plan that was carried out. Raises `KeyError`, `TypeError` and `ValueError`."""
+    found = {name: float(kept[name]) for name in ("traffic_bytes", "excess_tasks", "predicted", "ended_s")}
+    task_bytes = float(kept["weights"]["task_bytes"])
+    if not all(map(math.isfinite, found.values())) or not task_bytes > 0.0:
+        raise ValueError("not finite")
+    return Made(weights=gains.Weights(task_bytes=task_bytes), **found)

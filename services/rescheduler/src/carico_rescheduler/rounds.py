@@ -145,12 +145,14 @@ class Rounds:
         parts.planner.check_known()
         # Also while paused: nothing is left half done.
         await self.executor.recover()
-        self._recovered = True
         paused = await self.journal.read()
+        if not self._recovered:
+            self.reflection.take_over(self.journal.effects)
+        self._recovered = True
         parts.metrics.paused.set(bool(paused))
         plan = self.last = await parts.planner.plan(asked or planning.Question())
-        self._reflect(plan)
-        now_s = parts.clock.monotonic_s()
+        await self._reflect(plan)
+        now_s = self._now_s
         if paused:
             return paused
         if asked is None:
@@ -184,13 +186,21 @@ class Rounds:
                 gain += move.gain
         finally:
             # Also if the API goes away in between: what was made takes effect, and is measured.
-            self.reflection.made(plan, gain, plan.weights, self._parts.clock.monotonic_s())
+            self.reflection.made(plan, gain, plan.weights, self._now_s)
             self._parts.metrics.predicted.inc(max(gain, 0.0))
+            if gain > 0.0:
+                await self.journal.note_effects(self.reflection.kept())
         return why
 
-    def _reflect(self, plan: decision.Plan) -> None:
-        found = self.reflection.measure(plan.traffic_bytes[0], plan.excess_tasks[0], self._parts.clock.monotonic_s())
+    @property
+    def _now_s(self) -> float:
+        """Unix seconds: what became of plans outlives this process."""
+        return self._parts.clock.wall_ns() / 1e9
+
+    async def _reflect(self, plan: decision.Plan) -> None:
+        found = self.reflection.measure(plan.traffic_bytes[0], plan.excess_tasks[0], self._now_s)
         if found is not None:
+            await self.journal.note_effects(self.reflection.kept())
             predicted, measured = found
             self._parts.metrics.measured.inc(max(measured, 0.0))
             self._line.info("effect of the last plan", predicted=round(predicted, 4), measured=round(measured, 4))
