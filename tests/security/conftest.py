@@ -22,8 +22,8 @@ def honest(bus: bus_site.Bus) -> Iterator[bus_site.Honest]:
     found.close()
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[live_site.LiveSite]:
-    """A small cluster that binds Pods, on a bus of static keys."""
-    with live_site.running(tmp_path_factory.mktemp("live")) as found:
+@pytest.fixture(scope="session", params=sorted(bus_site.RUNNING))
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[live_site.LiveSite]:
+    """A small cluster that binds Pods, by each way of identities; `live_site.STATIC` and `CALLOUT` choose one."""
+    with live_site.running(tmp_path_factory.mktemp("live"), kind=request.param) as found:
         yield found

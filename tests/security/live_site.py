@@ -1,7 +1,7 @@
 """A small cluster on a bus with identities: what must go on while someone attacks it.
 
-The embedded API, a scheduler and an aggregator are processes, each with the key of its role; the honest nodes' agents
-live in a thread of the test. `ATTACKER` is a node as well, whose agent's key the tests hold.
+The embedded API, a scheduler and an aggregator are processes, each with the key or token of its role; the honest
+nodes' agents live in a thread of the test. `ATTACKER` is a node as well, as whose agent the tests connect.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+import pytest
 
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
@@ -34,12 +35,16 @@ HEARD_WITHIN_S = 8.0
 ADVERTISE_EVERY_S = 0.25
 ROOM = 100.0
 _CLI_INBOX = roles.inbox(roles.Role.CLI)
+# Of tests for which it makes no difference by which way clients are let in, and of those about what the callout does.
+STATIC, CALLOUT = (
+    pytest.mark.parametrize("site", [kind], indirect=True) for kind in (bus_site.KIND_STATIC, bus_site.KIND_CALLOUT)
+)
 
 
 class LiveSite:
     """The cluster. Made by `running`."""
 
-    def __init__(self, bus: bus_site.StaticBus, kube: control_planes.KubeApi, root: pathlib.Path) -> None:
+    def __init__(self, bus: bus_site.Bus, kube: control_planes.KubeApi, root: pathlib.Path) -> None:
         self.bus = bus
         self.kube = kube
         self.root = root
@@ -49,9 +54,11 @@ class LiveSite:
         self._seq = itertools.count(1)
 
     def start_service(self, name: str, role: roles.Role, *flags: str) -> None:
-        """Start one service by its module, with the key of its role."""
+        """Start one service by its module, with the key or token of its role."""
         settings = self.bus.settings(role)
-        argv = [sys.executable, "-m", name, "--bus-url", settings.url, "--bus-nkey", settings.nkey, "--http-port", "-1"]
+        shown = {"nkey": settings.nkey, "token-file": settings.token_file, "tls-ca": settings.tls_ca}
+        bus = [f"--bus-{flag}={value}" for flag, value in shown.items() if value]
+        argv = [sys.executable, "-m", name, "--bus-url", settings.url, *bus, "--http-port", "-1"]
         with self._log(name).open("ab") as out:
             self.processes[name] = subprocess.Popen([*argv, *flags], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
@@ -146,13 +153,13 @@ class LiveSite:
 
 
 @contextlib.contextmanager
-def running(root: pathlib.Path) -> Iterator[LiveSite]:
-    """A cluster that has bound a first Pod, ended at the end."""
+def running(root: pathlib.Path, *, kind: str = bus_site.KIND_STATIC) -> Iterator[LiveSite]:
+    """A cluster on a bus of that kind that has bound a first Pod, ended at the end."""
     folder = root / "kube"
     folder.mkdir()
     # Nodes have no kubelet here, whose silence would make them not ready.
     grace = ("--node-grace-s", "3600")
-    with bus_site.static(root) as bus, control_planes.embedded(folder, *grace) as kube:
+    with bus_site.RUNNING[kind](root) as bus, control_planes.embedded(folder, *grace) as kube:
         site = LiveSite(bus, kube, root)
         ended = threading.Event()
         agents = threading.Thread(target=site.advertise, args=(ended,))

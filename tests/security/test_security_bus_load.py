@@ -11,6 +11,7 @@ import orjson
 import pytest
 import yaml
 
+from carico_auth import connections
 from carico_core.domain import amounts
 from carico_core.wire import accounts, roles, subjects
 from carico_core.wire import messages as wire
@@ -27,6 +28,8 @@ SUBSCRIPTIONS = accounts.LIMITS[accounts.Account.AGENTS].subscriptions
 # More than may connect.
 READERS = accounts.LIMITS[accounts.Account.READERS].connections + 10
 MINE = subjects.capacity(live_site.ATTACKER)
+# A flood is disconnected within two looks at the connections, here within four times as long.
+FLOOD_ENDS_WITHIN_S = 4.0 * 2.0 * connections.EVERY_S
 READERS_INBOX = roles.inbox(roles.Role.READER)
 # Of floods; those that take all connections have the memory limit of NATS' Pod.
 NATS_MOST_BYTES = 512 << 20
@@ -34,19 +37,20 @@ MANIFEST = pathlib.Path(__file__).parents[2] / "deploy/k8s/base/nats.yaml"
 Attack = Callable[[threading.Event], None]
 
 
-def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, headers: bytes | None = None) -> Attack:
-    """Publish as fast as the server takes it, on a connection of the attacker's agent."""
-    burst = raw_client.publish_frame(subject, payload, headers=headers)
+def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, node: str = live_site.ATTACKER) -> Attack:
+    """Publish as fast as the server takes it, on a connection of a node's agent; once it is closed, on another one."""
+    burst = raw_client.publish_frame(subject, payload)
     burst *= max(1, 500_000 // len(burst))
 
     def attack(ended: threading.Event) -> None:
+        confined = process.Confined(SHARE)
         while not ended.is_set():
-            with contextlib.suppress(raw_client.Closed), site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
+            with contextlib.suppress(raw_client.Closed), site.bus.raw(roles.Role.AGENT, node) as agent:
                 agent.wait_at_most(1.0)
-                confined = process.Confined(SHARE)
                 while not ended.is_set():
                     agent.send(burst)
                     confined.rest()
+            confined.rest()
 
     return attack
 
@@ -56,44 +60,77 @@ def bound_meanwhile(site: live_site.LiveSite, *attacks: Attack, pods: int = 4) -
 
     A service that could not keep up reads the honest nodes' reports again at once.
     """
-    bound = 0
     with live_site.attacked(*attacks):
-        for _ in range(pods):
-            assert site.bind()[0] <= BOUND_WITHIN_S
-            bound += 1
-            assert process.rss_bytes(site.bus.nats.pid) < NATS_MOST_BYTES
-            time.sleep(0.3)
+        bound = bind(site, pods)
     site.check()
     waiting.until_now(site.hears_honest_nodes, within_s=live_site.HEARD_WITHIN_S, what=site.logs)
     return bound
 
 
+def bind(site: live_site.LiveSite, pods: int) -> int:
+    """Bind Pods, each in time, and return how many were; NATS stays small."""
+    bound = 0
+    for _ in range(pods):
+        assert site.bind()[0] <= BOUND_WITHIN_S
+        bound += 1
+        assert process.rss_bytes(site.bus.nats.pid) < NATS_MOST_BYTES
+        time.sleep(0.3)
+    return bound
+
+
+@live_site.STATIC
 @pytest.mark.parametrize("size", [1, 1_000, 60_000])
 def test_pods_are_bound_during_a_flood_of_an_agents_own_reports(site: live_site.LiveSite, size: int) -> None:
     assert bound_meanwhile(site, *[flood(site, MINE, b"x" * size)] * 2) == 4
 
 
+@live_site.STATIC
 def test_pods_are_bound_during_a_flood_of_well_formed_reports(site: live_site.LiveSite) -> None:
     payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
     assert bound_meanwhile(site, *[flood(site, MINE, payload)] * 2) == 4
 
 
+@live_site.STATIC
 def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSite) -> None:
     assert bound_meanwhile(site, *[flood(site, subjects.subspace(live_site.ATTACKER), b"x" * 30_000)] * 2) == 4
 
 
-def unread(bus: bus_site.StaticBus, frames: bytes) -> Attack:
+@live_site.CALLOUT
+def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_site.LiveSite) -> None:
+    """One is of large reports, which may stay below what the watch of carico-auth allows; the other is read by nobody.
+
+    Once refused, that one tries again as fast as it can.
+    """
+    assert isinstance(site.bus, bus_site.CalloutBus)
+    (auth,) = site.bus.site.callouts
+    ended = 'carico_auth_disconnected_total{reason="flood"}'
+    refused = 'carico_auth_refusals_total{reason="flood"}'
+    attacks = (
+        flood(site, subjects.capacity("large"), b"x" * 60_000, node="large"),
+        flood(site, subjects.traffic("small"), b"x", node="small"),
+    )
+    with live_site.attacked(*attacks):
+        until_s = time.monotonic() + FLOOD_ENDS_WITHIN_S
+        while not auth.metric(ended) or not auth.metric(refused):
+            assert time.monotonic() < until_s, auth.log.read_text()
+            bind(site, 1)
+        assert bind(site, 4) == 4
+    site.check()
+
+
+def unread(bus: bus_site.Bus, frames: bytes) -> Attack:
     """Ask as a reader, as fast as the server takes it, and read no answer."""
 
     def attack(ended: threading.Event) -> None:
+        confined = process.Confined(SHARE)
         while not ended.is_set():
             with contextlib.suppress(raw_client.Closed), bus.raw(roles.Role.READER) as reader:
                 reader.subscribe(f"{READERS_INBOX}.>")
                 reader.wait_at_most(1.0)
-                confined = process.Confined(SHARE)
                 while not ended.is_set():
                     reader.send(frames)
                     confined.rest()
+            confined.rest()
 
     return attack
 
@@ -136,6 +173,7 @@ def test_a_payload_past_64_kib_is_refused(site: live_site.LiveSite) -> None:
             agent.settle()
 
 
+@live_site.STATIC
 def test_readers_that_do_not_read_do_not_affect_others(site: live_site.LiveSite) -> None:
     """Each listens to all that it may, and takes nothing from its socket."""
     payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))

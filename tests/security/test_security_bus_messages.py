@@ -93,6 +93,7 @@ def test_hostile_payloads_stop_no_bind(site: live_site.LiveSite) -> None:
     assert live_site.ATTACKER not in listed
 
 
+@live_site.STATIC
 def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
     """Each holds texts that no other message holds, where a reader might remember what it has seen."""
     fields = orjson.loads(wire.encode_advertisement(site.advertisement(live_site.ATTACKER)))
@@ -113,6 +114,7 @@ def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
     assert max(kept.values()) < KEPT_MOST_BYTES, kept
 
 
+@live_site.STATIC
 def test_a_wrong_clock_affects_its_own_node_only(site: live_site.LiveSite) -> None:
     year_ns = 365 * 24 * 3600 * 10**9
     with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
@@ -126,6 +128,7 @@ def test_a_wrong_clock_affects_its_own_node_only(site: live_site.LiveSite) -> No
     assert site.hears_honest_nodes()
 
 
+@live_site.STATIC
 def test_a_replayed_report_is_not_believed(site: live_site.LiveSite) -> None:
     """The agent's own, from before; and those of others, which it can only put onto its own subject."""
     old, new = (site.advertisement(live_site.ATTACKER, room=room) for room in (100.0, 0.0))
