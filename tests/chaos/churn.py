@@ -27,7 +27,7 @@ BATCH = 100
 CLASSES = 5
 # Changes that the API keeps for a watch that starts again.
 HISTORY_KEPT = 2000
-SUMMARIES_KEPT = 10
+SUMMARIES_KEPT = 2
 WITHIN_S = 60.0
 
 
@@ -108,7 +108,8 @@ class Churn:
         """Let API and bus forget what real ones forget too."""
         self.api.requests.clear()
         del self.bus.hub.decisions[:-HISTORY_KEPT]
-        # One in five seconds of 8 KiB, since orjson does not give back what its buffer has too much.
+        # One each five seconds, of 8 KiB, since orjson does not give back what its buffer has too much. All of them
+        # would be 5 MB after a million Pods.
         del self.bus.hub.summaries[:-SUMMARIES_KEPT]
         kept = self.api.objects
         if len(kept.history) > HISTORY_KEPT:
