@@ -54,7 +54,9 @@ async def _check(servers: list[nats_server.NatsServer], keys: pathlib.Path) -> N
                     page["server"]["id"]: [each["cid"] for each in page["data"]["connections"]]
                     for page in map(json.loads, answers)
                 }
-                assert all(connections.parse_page(answer) == ([], False) for answer in answers), "none is of a Pod"
+                pages = [connections.parse_page(answer) for answer in answers]
+                assert not any(is_cut for _, is_cut in pages)
+                assert all(not each.client.uid for listed, _ in pages for each in listed), "none is of a Pod"
         assert [len(clients) for clients in found.values()] == [1, 1]
         for server, (client,) in found.items():
             subject = accounts.KICK_SUBJECTS.replace("*", server)

@@ -115,6 +115,30 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     await bus.close()
 
 
+@pytest.mark.parametrize("is_reconnecting", [False, True])
+async def test_leaving_a_frozen_server_that_has_not_taken_everything_cancels_no_caller(
+    server: nats_server.NatsServer, is_reconnecting: bool
+) -> None:
+    """nats-py's reconnecting and its closing wait for the end of the same connection, which no server takes part in."""
+    bus = await join(server)
+    os.kill(server.pid, signal.SIGSTOP)
+    sending = asyncio.ensure_future(bus.publish(subjects.capacity("n1"), b"x" * 2**20))
+    try:
+        # More than the kernel keeps for a server that reads nothing.
+        for _ in range(30):
+            sending = asyncio.ensure_future(bus.publish(subjects.capacity("n1"), b"x" * 2**20))
+            await asyncio.wait([sending], timeout=0.05)
+        await bus._client._process_op_err(nats.errors.StaleConnectionError())
+        await asyncio.sleep(0.1)
+        if is_reconnecting:
+            await waiting.until(lambda: bus._client._reconnection_task_future, within_s=4 * nats_client.CLOSE_MOST_S)
+        assert not bus._client._reconnection_task.done()
+        await asyncio.wait_for(bus.close(), waiting.WAIT_S)
+    finally:
+        sending.cancel()
+        os.kill(server.pid, signal.SIGCONT)
+
+
 async def test_a_stream_of_another_configuration_is_named_with_the_difference(server: nats_server.NatsServer) -> None:
     first = await join(server, lease_s=10.0)
     with pytest.raises(errors.StreamMismatch, match=r"CARICO_CAPACITY.*max_age is 10\.0, expected 20.*nats stream rm"):

@@ -6,6 +6,7 @@ and it reads certificates once, though they are replaced more often than a servi
 
 import asyncio
 import base64
+import contextlib
 import pathlib
 import re
 import ssl
@@ -36,6 +37,8 @@ INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"_R_.", b"$JS.ACK.")
 # Questions of one kind that wait for their answer: what comes on top is dropped, and its asker asks again.
 QUESTIONS_MOST = 256
 TOO_MANY = "questions come faster than they can be answered: some are dropped"
+# How long a server may take what is still to be sent to it when the connection is closed.
+CLOSE_MOST_S = 1.0
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 # What a connection says of itself: `hidden_from_nats` keeps nats-py from finding out.
 NATS_VERSION = memory_use.installed_version("nats-py", pathlib.Path(nats_client.__file__).parents[1])
@@ -154,6 +157,11 @@ class Client(NatsClient):
             self._drop()
             raise
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # What could not be sent goes with its connection: nats-py would write it, and raise where that is lost.
+        self._pending, self._pending_data_size = [], 0
+        await super()._close(status, do_cbs)
+
     def _drop(self) -> None:
         """End what a connection that came to nothing has left: nats-py replaces it, and closes neither."""
         # Of an older connection these would count the pings of the next one.
@@ -189,7 +197,7 @@ class Client(NatsClient):
 
 
 class _Patient(TcpTransport):
-    """A TCP transport whose lines, of which only connecting reads any, are without PINGs.
+    """A TCP transport whose lines, of which only connecting reads any, are without PINGs, and which closes in time.
 
     A server that asks a callout pings after 2 s, before it has answered; nats-py takes that for the answer.
     """
@@ -207,6 +215,20 @@ class _Patient(TcpTransport):
         if self._io_writer is None or self._io_writer.transport.is_closing():
             raise ConnectionResetError("the connection to the server is closed")
         super().writelines(payload)  # type: ignore[no-untyped-call]  # nats-py leaves it without types
+
+    async def wait_closed(self) -> None:
+        """Return once the connection is closed. A server that is frozen or cut off would never take what is left."""
+        writer = self._io_writer
+        if writer is None:
+            return
+        # Reconnecting and closing may both wait, and the end of one of them would cancel the future of the other.
+        closing = asyncio.ensure_future(writer.wait_closed())
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_MOST_S):
+                await asyncio.shield(closing)
+                return
+        writer.transport.abort()
 
     def __bool__(self) -> bool:
         # nats-py replaces a transport that says it is none, as this one would before its first connection.
