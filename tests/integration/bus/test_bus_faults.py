@@ -132,7 +132,8 @@ async def test_leaving_a_frozen_server_that_has_not_taken_everything_cancels_no_
         await asyncio.sleep(0.1)
         if is_reconnecting:
             await waiting.until(lambda: bus._client._reconnection_task_future, within_s=4 * nats_client.CLOSE_MOST_S)
-        assert not bus._client._reconnection_task.done()
+        reconnecting = bus._client._reconnection_task
+        assert reconnecting is not None and not reconnecting.done()
         await asyncio.wait_for(bus.close(), waiting.WAIT_S)
     finally:
         sending.cancel()
