@@ -44,37 +44,16 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False, with_po
     waits = f", {amounts.plural(picture.waiting, 'Pod')} waiting" if picture.waiting else ""
     lines = [f"cluster {name}{waits}"]
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
-    nodes = [
-        {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
-         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["state"],
-         "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
-        for node in seen["nodes"]
-    ]  # fmt: skip
-    more = ("free", "bottleneck", "signal", "age_s") if wide else ()
-    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode", *more)
-    lines += ["", *_lines(nodes, titles, "NODE")]
+    lines += ["", *_node_lines(seen["nodes"], wide=wide)]
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
         lines += ["", *_lines(seen["jobs"], counted, "JOB")]
     if seen["pods"]:
         lines += ["", *_pod_lines(seen["pods"])]
     if seen["schedulers"]:
-        names_shown = domain_names.shown_of([each["name"] for each in seen["schedulers"]])
-        rows = [
-            {
-                **each, "name": names_shown[each["name"]], "share": f"{each['share']:.0%}",
-                "view_s": each["view_age_s"],
-            }
-            for each in seen["schedulers"]
-        ]  # fmt: skip
-        shown = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
-        lines += ["", *_lines(rows, shown, "SCHEDULER")]
+        lines += ["", *_scheduler_lines(seen["schedulers"])]
     if seen["services"]:
-        answered = [
-            {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}
-            for each in seen["services"]
-        ]
-        lines += ["", *_lines(answered, ("name", "instance", "ms", "requests", "errors"), "SERVICE")]
+        lines += ["", *_service_lines(seen["services"])]
     if picture.decisions:
         lines += ["", "LAST DECISIONS"]
         lines += [_words(found) for found in picture.decisions[: None if wide else DECISIONS_SHOWN]]
@@ -140,6 +119,36 @@ def _pod(
         else {"cores": used.cores, "waiting_tasks": used.waiting, "memory_bytes": used.memory_bytes},
         "class_cost": dict(cost) or None,
     }  # fmt: skip
+
+
+def _node_lines(nodes: list[dict[str, Any]], *, wide: bool) -> list[str]:
+    rows = [
+        {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
+         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["state"],
+         "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
+        for node in nodes
+    ]  # fmt: skip
+    more = ("free", "bottleneck", "signal", "age_s") if wide else ()
+    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode", *more)
+    return _lines(rows, titles, "NODE")
+
+
+def _scheduler_lines(schedulers: list[dict[str, Any]]) -> list[str]:
+    shown = domain_names.shown_of([each["name"] for each in schedulers])
+    rows = [
+        {**each, "name": shown[each["name"]], "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]}
+        for each in schedulers
+    ]
+    titles = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
+    return _lines(rows, titles, "SCHEDULER")
+
+
+def _service_lines(services: list[dict[str, Any]]) -> list[str]:
+    rows = [
+        {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}
+        for each in services
+    ]
+    return _lines(rows, ("name", "instance", "ms", "requests", "errors"), "SERVICE")
 
 
 def _pod_lines(pods: list[dict[str, Any]]) -> list[str]:
