@@ -29,6 +29,8 @@ class Desk:
         self.term: int | None = 7
         self.sent: list[tuple[str, Any]] = []
         self.then: Callable[[], None] = lambda: None
+        # Called with each method while a request waits for a place.
+        self.before_sent: Callable[[str], None] = lambda method: None
         # What a GET of a Pod finds.
         self.found: dict[str, Any] | errors.CaricoError = with_uid("another")
         self.events: list[str] = []
@@ -48,9 +50,12 @@ class Desk:
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
-        content_type: str = "", timeout_s: float = 10.0,
+        content_type: str = "", timeout_s: float = 10.0, permit: Callable[[], None] | None = None,
     ) -> Any:  # fmt: skip
         await asyncio.sleep(0)
+        self.before_sent(method)
+        if permit is not None:
+            permit()
         self.sent.append((method, body))
         self.then()
         if isinstance(self.found, errors.CaricoError) and method == "GET":
@@ -105,6 +110,19 @@ async def test_no_request_is_sent_after_the_term() -> None:
     while desk.evictor._tasks:
         await asyncio.sleep(0)
     assert len(desk.sent) == sent
+
+
+async def test_no_victim_goes_by_a_request_that_waits_for_a_place_until_the_term_is_over() -> None:
+    """The next leader may evict others for the same Pod by then."""
+    desk = Desk()
+
+    def depose(method: str) -> None:
+        if method == "DELETE":
+            desk.term = None
+
+    desk.before_sent = depose
+    assert await desk.run() == 0
+    assert (desk.nomination.has_failed, desk.outcomes, desk.events) == (True, [], [])
 
 
 async def test_no_further_victim_goes_once_the_nomination_is_over() -> None:

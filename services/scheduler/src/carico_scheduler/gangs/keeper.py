@@ -55,7 +55,7 @@ class Keeper:
     """Looks after the gangs of one scheduler."""
 
     def __init__(
-        self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, events: Events,
+        self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, events: Events,
         metrics: instruments.Instruments, timeout_s: float, term: Callable[[], int | None], wake: Callable[[], None],
     ) -> None:  # fmt: skip
         """`term`: the term in which this scheduler may evict, or None. `wake`: lets the decision loop turn."""

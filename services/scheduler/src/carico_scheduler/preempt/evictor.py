@@ -8,6 +8,7 @@ ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -22,9 +23,15 @@ from carico_scheduler.preempt import nominations
 EVERY_S = 0.5
 # Requests at a time: evictions must leave room for binds.
 IN_FLIGHT_MAX = 8
+# As for a bind: one that was sent at the end of a term has ended when the next leader begins.
+TIMEOUT_S = 5.0
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 _CONDITION = "DisruptionTarget"
 REASON = "PreemptionByScheduler"
+
+
+class _NotSent(errors.CaricoError):
+    """An eviction that was not sent: its term or its nomination is over."""
 
 
 class Cause(NamedTuple):
@@ -39,7 +46,7 @@ class Evictor:
     """Evicts Pods, several at a time."""
 
     def __init__(
-        self, api: api_actions.Api, *, clock: clocks.Clock, write_event: Callable[[cluster.Pod, str], None],
+        self, api: api_actions.BindApi, *, clock: clocks.Clock, write_event: Callable[[cluster.Pod, str], None],
         count: Callable[[str], None], term: Callable[[], int | None], leaving: nominations.Nominations,
     ) -> None:  # fmt: skip
         """`count` is called with the outcome of each eviction: "evicted", or the name of the error.
@@ -129,11 +136,12 @@ class Evictor:
                 if not may_write():
                     return False
                 await self._mark(victim, cause)
-                if not may_write():
-                    return False
                 await api_actions.delete_pod(
-                    self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid
+                    self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, timeout_s=TIMEOUT_S,
+                    permit=functools.partial(_permit, may_write),
                 )  # fmt: skip
+        except _NotSent:
+            return False
         except errors.CaricoError as error:
             if await self._is_gone(victim, error):
                 return True
@@ -165,3 +173,9 @@ class Evictor:
         await api_actions.patch_pod_status(
             self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, status={"conditions": [condition]}
         )
+
+
+def _permit(may_write: Callable[[], bool]) -> None:
+    """Raise `_NotSent` if a request must not be sent: it may have waited long for a place among other requests."""
+    if not may_write():
+        raise _NotSent("not sent: the term or the nomination is over")

@@ -35,7 +35,7 @@ class Opportunistic:
     """Evicts the Pods of one PriorityClass from full nodes."""
 
     def __init__(
-        self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, events: preemptor.Events,
+        self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, events: preemptor.Events,
         metrics: instruments.Instruments, term: Callable[[], int | None], priority_class: str,
     ) -> None:  # fmt: skip
         """`term`: the term in which this scheduler may evict, or None."""

@@ -49,7 +49,7 @@ class Preemptor:
     """Makes room for waiting Pods of one scheduler."""
 
     def __init__(
-        self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
+        self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
         on_hold: Callable[[], None] = lambda: None, others: Callable[[], Iterable[cycles.Held]] = tuple,
     ) -> None:  # fmt: skip

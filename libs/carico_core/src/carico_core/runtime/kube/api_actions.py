@@ -90,10 +90,16 @@ async def patch_pod_status(
         ) from error
 
 
-async def delete_pod(api: Api, *, namespace: str, name: str, uid: str) -> None:
-    """Delete the Pod with its own grace period. Raises `NotFound`, or `Conflict` if the Pod has another UID."""
+async def delete_pod(
+    api: BindApi, *, namespace: str, name: str, uid: str, timeout_s: float = 10.0,
+    permit: Callable[[], None] | None = None,
+) -> None:  # fmt: skip
+    """Delete the Pod with its own grace period.
+
+    Raises `NotFound`, `Conflict` if the Pod has another UID, and what `permit` raises (nothing was sent).
+    """
     body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-    await api.request("DELETE", pod_path(namespace, name), body=body)
+    await api.request("DELETE", pod_path(namespace, name), body=body, timeout_s=timeout_s, permit=permit)
 
 
 async def evict_pod(
