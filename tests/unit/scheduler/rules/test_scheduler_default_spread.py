@@ -195,8 +195,13 @@ def test_services_change_nothing_unless_it_is_on() -> None:
     assert kept.constraints_of(objects.make_pod(labels=LABELS)) is None
 
 
-def services_on(recovered: float, rules: policy.Policy, *, replicas: int = 3) -> list[int]:
-    """How many replicas of each of three services a node with so much room gets, next to two with room for 5."""
+def services_on(
+    recovered: float, rules: policy.Policy, *, replicas: int = 3, before: tuple[int, int] = (0, 0)
+) -> list[int]:  # fmt: skip
+    """How many new replicas of each of three services a node with so much room gets, next to two with room for 5.
+
+    `before`: how many replicas of each service these two have already.
+    """
     made = state.State(rules, random.Random(0))
     for name, room in (("a", 5.0), ("b", 5.0), ("recovered", recovered)):
         made.put_node(objects.make_node(name, labels={"kubernetes.io/hostname": name}))
@@ -204,6 +209,10 @@ def services_on(recovered: float, rules: policy.Policy, *, replicas: int = 3) ->
         made.put_advertisement(heard, NOW_S)
     for service in "xyz":
         owner = cluster.Owner(kind="ReplicaSet", name=service, uid=service)
+        for node, count in zip("ab", before, strict=True):
+            for index in range(count):
+                pod = objects.make_pod(f"{node}-{service}-{index}", owner=owner, labels={"app": service})
+                made.put_pod(pod._replace(node_name=node), NOW_S)
         for index in range(replicas):
             made.put_pod(objects.make_pod(f"{service}-{index}", owner=owner, labels={"app": service}), NOW_S)
     outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
@@ -220,6 +229,8 @@ def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_servic
     assert max(services_on(20.0, by_default)) == 2
     assert services_on(60.0, by_default) == [2, 2, 2]
     assert services_on(1000.0, by_default) == [2, 2, 2]
+    # Where each of the others has a replica already, three of six.
+    assert services_on(60.0, by_default, before=(2, 1)) == [3, 3, 3]
     # A large service may use a large node: four there, next to one on each of the others.
     assert services_on(60.0, by_default, replicas=6) == [4, 4, 4]
     assert max(services_on(10.0, policy.Policy(default_spread=False))) == 3
