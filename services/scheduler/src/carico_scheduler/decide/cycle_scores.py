@@ -33,7 +33,7 @@ class CycleScores:
         self._masks = cached
         self._by_demand: dict[demands.Demand, Scores] = {}
         # Answers of the filters that depend on neither placements nor demands.
-        self._shared: dict[decision.Reason, protocol.Passes] = {}
+        self._shared: dict[protocol.RoomFilter, protocol.Passes] = {}
         # The last answer of `view.free` for `may_have_room`, and the slots with room by it.
         self._roomy: tuple[snapshot.Floats, list[int]] = np.zeros(0), []
         # Placements that the scores do not show yet: after the last one of a cycle they need not.
@@ -116,9 +116,9 @@ class CycleScores:
     def _passes(self, each: protocol.RoomFilter, demand: demands.Demand) -> protocol.Passes:
         if each.by_pods:
             return each.passes(self.view, demand)
-        if each.reason not in self._shared:
-            self._shared[each.reason] = each.passes(self.view, demand)
-        return self._shared[each.reason]
+        if each not in self._shared:
+            self._shared[each] = each.passes(self.view, demand)
+        return self._shared[each]
 
     def _with_peers(self, plain: scoring.Scores) -> Scores:
         """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""

@@ -106,6 +106,8 @@ class Scores:
         # The best feasible nodes, and the same with refused ones if they are few; None: not asked for.
         self._top: snapshot.Ints | None = None
         self._shortlist: snapshot.Ints | None = None
+        # The best of `_shortlist` and their scores; None: a score has changed since.
+        self._order: tuple[list[int], list[float]] | None = None
         # No node outside of `_top` has a higher score than this.
         self._outside = REFUSED
         self._updates = 0
@@ -117,33 +119,36 @@ class Scores:
 
     def best(self, uid: str) -> int:
         """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""
-        slots = self._best_slots()
-        values = self.values[slots]
-        highest = values[values.argmax()] if len(slots) else REFUSED
-        if highest > self._outside:
-            equals = slots[values == highest]
-        else:
+        if not len(self._best_slots()):
+            return snapshot.NO_NODE
+        slots, scores = self._ranked()
+        highest = scores[0]
+        if highest <= self._outside:
             # Nodes outside of the shortlist may have as high a score.
-            highest = self.values.max(initial=REFUSED)
+            highest = self.values.max()
             if highest == REFUSED:
                 return snapshot.NO_NODE
-            equals = (self.values == highest).nonzero()[0]
-        if len(equals) == 1:
-            return int(equals[0])
-        equals.sort()
+        elif len(scores) == 1 or scores[1] < highest:
+            return slots[0]
+        equals = (self.values == highest).nonzero()[0]
         return int(equals[zlib.crc32(uid.encode()) % len(equals)])
 
     def seen(self) -> Seen:
         """Return the best SEEN_MAX nodes, refused ones last."""
-        top = self._best_slots()
-        if self._shortlist is None:
-            self._shortlist = top if len(top) == SHORTLIST else self._with_refused(top)
-        slots = self._shortlist
-        values = self.values[slots]
-        order = (-values).argsort(kind="stable")[:SEEN_MAX]
-        best = slots[order].tolist()
+        slots, scores = self._ranked()
         changed = self.draft.changed
-        return Seen(slots=best, scores=values[order].tolist(), rows=[changed.get(slot) for slot in best])
+        return Seen(slots=slots, scores=scores, rows=[changed.get(slot) for slot in slots])
+
+    def _ranked(self) -> tuple[list[int], list[float]]:
+        """Return the best SEEN_MAX nodes and their scores, refused ones last."""
+        top = self._best_slots()
+        if self._order is None:
+            if self._shortlist is None:
+                self._shortlist = top if len(top) == SHORTLIST else self._with_refused(top)
+            values = self.values[self._shortlist]
+            order = (-values).argsort(kind="stable")[:SEEN_MAX]
+            self._order = self._shortlist[order].tolist(), values[order].tolist()
+        return self._order
 
     def _best_slots(self) -> snapshot.Ints:
         """Return the best feasible nodes in no order, enough for several decisions, or all if they are few.
@@ -155,8 +160,8 @@ class Scores:
             # Only among feasible nodes: selection is ten times slower with thousands of equal values.
             feasible = not_low(self.values)
             self._top = feasible = feasible[_highest(self.values[feasible], SHORTLIST)]
-            self._outside = REFUSED if len(feasible) < SHORTLIST else self.values[feasible].min()
-            self._shortlist, self._updates = None, 0
+            self._outside = REFUSED if len(feasible) < SHORTLIST else self.values.item(feasible[0])
+            self._shortlist, self._order, self._updates = None, None, 0
         return self._top
 
     def _with_refused(self, feasible: snapshot.Ints) -> snapshot.Ints:
@@ -176,12 +181,12 @@ class Scores:
 
     def put(self, slot: int, score: float) -> None:
         """Set the score of one node, which must not rise."""
-        self._updates += 1
+        self._updates, self._order = self._updates + 1, None
         self.values[slot] = score
 
     def update(self, slot: int, row: snapshot.NodeRow) -> None:
         """Bring one node up to date, which is now as `row`."""
-        self._updates += 1
+        self._updates, self._order = self._updates + 1, None
         if self.values[slot] == REFUSED:
             return
         for each in self.stages.by_pods:
@@ -243,7 +248,7 @@ def not_low(values: snapshot.Floats) -> snapshot.Ints:
 
 
 def _highest(values: snapshot.Floats, most: int) -> snapshot.Ints:
-    """Return the indices of the `most` highest values, in no order."""
+    """Return the indices of the `most` highest values; if there are more, the lowest of them first."""
     if len(values) <= most:
         return np.arange(len(values))
     return values.argpartition(len(values) - most)[len(values) - most :]

@@ -17,7 +17,6 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "schedulable": (np.bool_, False),
     "deleting": (np.bool_, False),
     "tainted": (np.bool_, False),
-    "disliking": (np.bool_, False),
     "allocatable_cores": (np.float64, LEAST_CORES),
     "allocatable_bytes": (np.float64, 0.0),
     "pod_limit": (np.int64, 0),

@@ -235,7 +235,6 @@ class Fleet:
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
         c["deleting"][slot] = node.deleting
         c["tainted"][slot] = bool(node.taints)
-        c["disliking"][slot] = cluster.has_prefer_no_schedule(node)
         c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit

@@ -58,13 +58,18 @@ class NodeLabels:
         self._numbers: dict[str, dict[str, int]] = {}
         # The keys of all labels that any node has had.
         self._keys: set[str] = set()
+        # The slots of nodes with a PreferNoSchedule taint.
+        self.disliking: set[int] = set()
 
     def touch(self, slot: int) -> None:
         """Note that the node of a slot was added, changed or removed."""
         self._kept.touch(slot)
         node = self._nodes[slot]
+        self.disliking.discard(slot)
         if node is not None:
             self._keys.update(node.labels)
+            if cluster.has_prefer_no_schedule(node):
+                self.disliking.add(slot)
 
     def having_any(self, keys: Set[str]) -> Set[str]:
         """Return which of these labels any node has or had."""

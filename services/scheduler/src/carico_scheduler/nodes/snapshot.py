@@ -40,7 +40,7 @@ class Free(Protocol):
         """
 
 
-# Not frozen: each cycle creates one, and 34 fields of a frozen dataclass take 5 us.
+# Not frozen: each cycle creates one, and 33 fields of a frozen dataclass take 5 us.
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Snapshot:
     """Columns with one entry per slot, never changed; comments state where NaN and infinities occur."""
@@ -58,8 +58,6 @@ class Snapshot:
     schedulable: Bools
     deleting: Bools
     tainted: Bools
-    # Nodes with a PreferNoSchedule taint.
-    disliking: Bools
     allocatable_cores: Floats
     allocatable_bytes: Floats
     pod_limit: Ints

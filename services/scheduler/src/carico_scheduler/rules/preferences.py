@@ -98,7 +98,7 @@ class Preferences:
 def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferences | None:
     """Return the preferences of a demand; None if it has none that could distinguish nodes."""
     preferences: list[Preference] = []
-    if view.disliking.any():
+    if view.labels.disliking:
         preferences.append(_ByNode("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
     limits = demand.constraints
     if limits is not None and limits.node_preferences:
