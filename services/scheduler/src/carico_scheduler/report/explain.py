@@ -117,9 +117,9 @@ def _columns(scores: cycle_scores.Scores, slots: list[int]) -> tuple[list[float]
     """
     view, demand = scores.view, scores.demand
     free = view.free(demand.pod_class, demand.ceiling_offset)
-    return (
-        free[slots].tolist(), view.reserved[slots].tolist(), view.sampled_s[slots].tolist(), view.seq[slots].tolist()
-    )  # fmt: skip
+    # A list would be made an array by each of them.
+    at = np.array(slots, dtype=np.int64)
+    return free[at].tolist(), view.reserved[at].tolist(), view.sampled_s[at].tolist(), view.seq[at].tolist()
 
 
 def candidate_of(scores: cycle_scores.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
