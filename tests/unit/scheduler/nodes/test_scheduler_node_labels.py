@@ -93,6 +93,21 @@ def test_values_of_nodes_that_have_gone_are_not_numbered_for_ever() -> None:
     assert most <= 65
 
 
+def test_soft_taints_are_known_as_long_as_a_node_has_one() -> None:
+    soft = cluster.Taint(key="soft", value="", effect="PreferNoSchedule")
+    hard = cluster.Taint(key="hard", value="", effect="NoSchedule")
+    nodes: list[cluster.Node | None] = [node("a"), None]
+    known = labels_of(nodes)
+    seen = []
+    for slot, found in (
+        (0, node("a")), (0, node("a", soft)), (1, node("b", hard, soft)), (0, node("a", hard)), (1, None),
+    ):  # fmt: skip
+        nodes[slot] = found
+        known.touch(slot)
+        seen.append(set(known.disliking))
+    assert seen == [set(), {0}, {0, 1}, {1}, set()]
+
+
 def test_each_question_has_an_answer_of_its_own_that_is_kept() -> None:
     dear = cluster.Taint(key="dear", value="", effect="NoSchedule")
     soft = cluster.Taint(key="soft", value="", effect="PreferNoSchedule")
