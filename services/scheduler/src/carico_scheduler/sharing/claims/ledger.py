@@ -153,6 +153,9 @@ class Ledger:
         """Yield (node, claim) of every claim that counts besides what the own state counts."""
         for (node, uid), held in list(self._open.items()):
             fate = self._fate(uid, node)
+            if fate is PodFate.ASSUMED:
+                # Most: this member's own binds under way, at each cycle.
+                continue
             if fate in (PodFate.BOUND, PodFate.GONE) or self._has_ended(held, fate, now_s):
                 del self._open[node, uid]
             elif self._counts(held, fate, now_s):
