@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_the_share_of_a_member_that_is_killed_is_taken_within_2_s() -> None:
     objects.run_fast(main())
 
 
-@pytest.mark.parametrize("after_s", [0.054, 0.06, 0.066, 0.072])
+@pytest.mark.parametrize("after_s", [0.054, 0.06, 0.072, 0.078])
 def test_a_member_that_is_stopped_leaves_no_claims_of_binds_that_it_did_not_send(after_s: float) -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=10.0)
@@ -116,6 +117,35 @@ def test_a_member_that_is_stopped_leaves_no_claims_of_binds_that_it_did_not_send
         await stopped.withdraw()
         await asyncio.sleep(3.0)
         assert made.kube.binds == dict.fromkeys(uids, 1), "there is room for no Pod twice"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize(("apart_s", "least"), [(0.0025, 2.0), (0.2, 1.0)])
+def test_members_commit_several_claims_at_a_time_where_few_pods_come_to_each(apart_s: float, least: float) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=4, room=1000.0)
+        made.pod_s = (1000.0, 1000.0)
+        await run_pods(made, 0, nodes=16)
+        batches = 0
+
+        def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+            def counting(changes: Any) -> Any:
+                nonlocal batches
+                batches += 1
+                return change(changes)
+
+            return counting
+
+        for connection in made.connections:
+            connection.claims.change = counted(connection.claims.change)  # type: ignore[method-assign]
+        for index in range(200):
+            made.create_pod(f"pod-{index}")
+            await asyncio.sleep(apart_s)
+        await asyncio.sleep(1.0)
+        assert made.claims("stored") == 200
+        assert 200 / batches >= least
         await made.stop()
 
     objects.run_fast(main())

@@ -39,9 +39,11 @@ ARRIVED_S = 0.005
 # cycle for each bind that ends takes more CPU time (in all 700 us a Pod in place of 590).
 FEW_FREE = 0.25
 GATHERED_S = 0.004
-# A member gathers Pods for so long after each cycle that placed some: each batch of claims is a commit, a look at the
-# stream's epoch, and two answers to wake up for.
+# A member gathers Pods for so long after a cycle that placed one: each batch of claims is a commit, a look at the
+# stream's epoch, and two answers to wake up for. After one that placed several there are more to come: it gathers them
+# for twice as long at least, and with several members so long for each, since each has a part of the Pods.
 COMMITTED_S = 0.01
+COMMITTED_MOST_S = 0.05
 
 
 class Engine:
@@ -185,7 +187,8 @@ class Engine:
     def _rest_s(self, placed: int) -> float:
         """Return for how long Pods are gathered for the next cycle, after one that has placed this many."""
         if placed and self.member is not None:
-            return COMMITTED_S
+            several = max(2, len(self.member.members)) if placed > 1 else 1
+            return min(several * COMMITTED_S, COMMITTED_MOST_S)
         return GATHERED_S if self.binder.room <= FEW_FREE * self._parts.binds_in_flight else 0.0
 
     async def report_forever(self) -> None:
@@ -270,7 +273,7 @@ class Engine:
 
     async def _until_woken(self) -> None:
         """Wait until something has happened, a Pod's backoff is over, or a heartbeat is due."""
-        if not len(self.intake):
+        if not len(self.intake) and not self._wake.is_set():
             # Without room for a bind a Pod that is due cannot be placed, and the loop would spin.
             due_s = self.state.queue.next_due_s() if self._term_to_decide() is not None else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
