@@ -52,15 +52,20 @@ def _size(size: str, *, runs: int, is_long: bool) -> list[Row]:
 
 
 def _near(size: str, problem: model.Problem, budget_s: float) -> list[Row]:
-    """How far the cost, mean of five seeds, is above that of a long run, median of three seeds."""
+    """The costs of ten short and three long runs, and how far the mean of the short is above the median of the long."""
     present = model.costs(problem, problem.present)
     costs, longs = (
         [_cost(_carico(problem, each_s, seed).costs, present) for seed in range(1, seeds + 1)]
-        for each_s, seeds in ((budget_s, 5), (_LONG_S, 3))
+        for each_s, seeds in ((budget_s, 10), (_LONG_S, 3))
     )
     above = 100.0 * (statistics.fmean(costs) / statistics.median(longs) - 1.0)
-    what = f"{size}: carico in {budget_s:g} s, mean of 5, above its {_LONG_S:g} s, median of 3"
-    return [(what, above, "%", "at most 1")]
+    short, long = f"carico in {budget_s:g} s, mean of 10", f"in {_LONG_S:g} s, median of 3"
+    return [
+        (f"{size}: cost of {short}", 100.0 * statistics.fmean(costs), "%", ""),
+        (f"{size}: standard deviation of the ten", 100.0 * statistics.stdev(costs), "%", ""),
+        (f"{size}: cost of carico {long}", 100.0 * statistics.median(longs), "%", ""),
+        (f"{size}: {short}, above {long}", above, "%", "at most 1"),
+    ]
 
 
 def _cost(costs: model.Costs, present: model.Costs) -> float:

@@ -157,6 +157,18 @@ def test_ours_is_better_than_progressive_normalization_in_both_costs() -> None:
     assert answer.costs.coc < reference.costs.coc
 
 
+def test_full_servers_exchange_containers() -> None:
+    # Two pairs across two servers that have no room: each single move is infeasible.
+    problem = model.Problem(
+        request=np.ones((4, 2)), capacity=np.full((2, 2), 2.0), tasks=np.ones(4), allowed=np.ones((4, 2), dtype=bool),
+        movable=np.ones(4, dtype=bool), present=np.array([0, 1, 0, 1]), pairs=np.array([[0, 1], [2, 3]]),
+        traffic=np.ones(2), together=np.zeros((0, 2), dtype=int), apart=np.zeros((0, 2), dtype=int),
+    )  # fmt: skip
+    answer = carico.solve(problem, carico.Effort(proposals=100), seed=1)
+    assert answer.costs.cntc == 0.0
+    assert list(model.violations(problem, answer.placement)) == []
+
+
 def test_a_chain_without_a_container_that_may_move_returns_the_present_placement() -> None:
     problem = small_problems.small(1)
     fixed = dataclasses.replace(problem, movable=np.zeros(problem.containers, dtype=bool))

@@ -31,6 +31,11 @@ def inlined(function: F) -> F:
     return _njit(function, forceinline=True)
 
 
+def reordered(function: F) -> F:
+    """Compile `function` likewise, with sums in any order: several terms are added at once."""
+    return _njit(function, forceinline=True, fastmath=True)
+
+
 def _njit(function: F, **options: bool) -> F:
     if not IS_COMPILED:
         return function

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.numerics.rescheduling.containers import kernel, model
+from carico_core.numerics.rescheduling.containers import kernel, model, tables
 
 Now = Callable[[], float]
 
@@ -85,9 +85,9 @@ class Chain:
         self.problem = problem
         self._saturation = problem.saturation
         self._random = random
-        self._fixed = kernel.tables(groups)
-        self._state = kernel.state(groups, groups.present)
-        self._drawn, self._row = kernel.draws(random, 0), 0
+        self._fixed = tables.fixed(groups)
+        self._state = tables.state(groups, groups.present)
+        self._drawn, self._row = tables.draws(random, 0), 0
         self.numbers = self._state.numbers
         self.can_move = bool(len(self._fixed.movable)) and problem.servers > 1
 
@@ -95,20 +95,18 @@ class Chain:
         """Evaluate so many random moves at the temperature in `numbers`."""
         while self.can_move:
             if self._row == len(self._drawn) // kernel.DRAW_WIDTH:
-                self._drawn, self._row = kernel.draws(self._random, _DRAWN), 0
-            self._row = self._advance(self._row, neighbours=0.0, moves=moves, progressive=progressive, bound=0.0)
+                self._drawn, self._row = tables.draws(self._random, _DRAWN), 0
+            self._row = kernel.advance(
+                self._fixed, self._state, self._drawn, self._row, self._saturation, moves, progressive
+            )
             if self._row < len(self._drawn) // kernel.DRAW_WIDTH:
                 return
 
-    def propose(self, count: int, *, neighbours: float, progressive: bool = True, bound: float = 0.0) -> None:
+    def search(self, count: int, *, neighbours: float, bound: float = 0.0) -> None:
         """Make so many proposals, `neighbours` of them to servers of containers that exchange traffic."""
-        if self.can_move:
-            self._drawn = kernel.draws(self._random, count)
-            self._row = self._advance(0, neighbours=neighbours, moves=0, progressive=progressive, bound=bound)
-
-    def _advance(self, row: int, *, neighbours: float, moves: int, progressive: bool, bound: float) -> int:
-        fixed, state, drawn = self._fixed, self._state, self._drawn
-        return kernel.advance(fixed, state, drawn, row, self._saturation, neighbours, moves, progressive, bound)
+        for begin in range(0, max(count, 1), _DRAWN):
+            drawn = tables.draws(self._random, min(count - begin, _DRAWN) if self.can_move else 0)
+            kernel.search(self._fixed, self._state, drawn, self._saturation, neighbours, bound)
 
     @property
     def best(self) -> model.Costs:
@@ -117,7 +115,7 @@ class Chain:
 
     @property
     def evaluations(self) -> int:
-        """Moves that fulfilled all constraints and were evaluated."""
+        """Moves that were evaluated: of the paper's variants those that fulfilled all constraints, of ours all."""
         return int(self.numbers[kernel.EVALUATIONS])
 
     def placement(self) -> model.Ints:

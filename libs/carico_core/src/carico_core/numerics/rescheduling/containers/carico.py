@@ -1,10 +1,11 @@
 """The mode `carico`: annealing from the present placement, at temperatures that fit it, for any time budget.
 
-It differs from the paper's variants in four things. It starts cold, so that the present placement is improved rather
-than forgotten. Most proposals move a container to a server with which it exchanges traffic. The extremes of
-normalization begin with what such a search reaches, rather than with none. And the temperature follows the share of the
-budget that is spent, so that an answer is ready at any deadline. Several chains share a budget, each from the present
-placement; the best of them is the answer.
+It differs from the paper's variants in five things. It starts cold, so that the present placement is improved rather
+than forgotten. Most proposals move a container to a server with which it exchanges traffic; where only load or room is
+in the way, it changes places with one there. Both costs count as shares of the present ones. Overload costs little at
+first: at its full price, a move would overload a server by more than traffic can gain, and nearly all would be refused.
+And the temperature follows the share of the budget that is spent, so that an answer is ready at any deadline. Several
+chains share a budget, each from the present placement; the best of them is the answer.
 """
 
 import dataclasses
@@ -15,18 +16,18 @@ import numpy as np
 
 from carico_core.numerics.rescheduling.containers import annealing, kernel, model
 
-# Measured on the sizes L and XL: cntc and coc after .1 and .2 s vary by less than 1 % in a factor of two of each.
+# Measured on the sizes L and XL: a factor of two in each changes the cost by less than .5 %.
 _NEIGHBOURS = 0.8
 # In units of what a mean pair's traffic costs.
-_HOT, _COLD = 1.0, 0.05
-# The proposals favour traffic; with equal weights L ends with less traffic and more overload than ws-sa-pn.
-_COC_WEIGHT = 0.6
-# Without traffic: of what the range of overload costs.
-_PAIR_LEAST = 1e-4
-# A cold search reaches 85 to 95 % of the traffic and no overload; a random placement has a quarter more overload.
-_CNTC_LEAST, _COC_MOST = 0.95, 1.25
-# Without overload at the start: that much load above saturation on each server is as bad as that traffic.
+_HOT, _COLD = 1.0, 0.1
+# At first, a mean container's load above saturation costs as much as so many mean pairs.
+_LENIENT = 15.0
+# Without traffic between servers: a share of what the present overload costs.
+_PAIR = 1e-5
+# Without overload at the start: that much load above saturation on each server is as bad as the present traffic.
 _EXCESS = 0.05
+# A bound is a limit: to exceed it by a thousandth of the present overload costs as much as the present traffic.
+_STRICT = 1000.0
 # Proposals between two looks at the clock: one per cent of the budget.
 _FIRST_BATCH, _MOST_BATCH, _BATCHES = 100, 20_000, 100
 
@@ -55,50 +56,60 @@ def solve(problem: model.Problem, effort: Effort, *, seed: int, coc_bound: float
     """
     began_s = effort.now_s()
     random = np.random.default_rng(seed)
-    chains, answers = [], []
+    prices, answers = _prices(problem, coc_bound), []
     for index in range(effort.chains):
         chain = annealing.Chain(problem, random)
         if index == 0:
             before_s = effort.now_s()
-            chain.propose(0, neighbours=_NEIGHBOURS)
+            chain.search(0, neighbours=_NEIGHBOURS)
             began_s += effort.now_s() - before_s
-        _set_extremes(chain, coc_bound)
-        curve = tuple(_cooled(chain, effort, began_s, index, coc_bound))
+        curve = tuple(_cooled(chain, effort, began_s, index, prices))
         placement = chain.placement()
-        chains.append(chain)
         answers.append(
             annealing.Answer(
                 placement=placement, costs=model.costs(problem, placement), evaluations=chain.evaluations,
                 curve=curve, parts_s={}, runs=effort.chains,
             )
         )  # fmt: skip
-    best = annealing.best_of(answers, chains)
+    best = min(answers, key=prices.of)
     evaluations = sum(each.evaluations for each in answers)
     return dataclasses.replace(best, evaluations=evaluations, parts_s={"ws": effort.now_s() - began_s})
 
 
-def _set_extremes(chain: annealing.Chain, bound: float) -> None:
-    numbers = chain.numbers
-    cntc, coc = float(numbers[kernel.CNTC]), float(numbers[kernel.COC])
-    numbers[kernel.CNTC_MIN], numbers[kernel.CNTC_MAX] = _CNTC_LEAST * cntc, max(cntc, 1e-9)
-    numbers[kernel.COC_MIN] = 0.0
-    numbers[kernel.COC_MAX] = max(_COC_MOST * coc, _EXCESS * chain.problem.servers)
-    numbers[kernel.COC_WEIGHT] = _COC_WEIGHT
-    numbers[kernel.PER_BYTE] = (1.0 - _COC_WEIGHT) / (numbers[kernel.CNTC_MAX] - numbers[kernel.CNTC_MIN])
-    # A bound is a limit: to exceed it by a hundredth of the range costs more than any traffic can gain.
-    numbers[kernel.PER_LOAD] = (_COC_WEIGHT if bound == 0.0 else 1000.0 * _COC_WEIGHT) / numbers[kernel.COC_MAX]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prices:
+    """What traffic and overload cost. pair: what a mean pair does. per_load grows from `lenient` to `strict`."""
+
+    per_byte: float
+    lenient: float
+    strict: float
+    pair: float
+    bound: float
+
+    def of(self, answer: annealing.Answer) -> float:
+        return self.per_byte * answer.costs.cntc + self.strict * max(0.0, answer.costs.coc - self.bound)
+
+
+def _prices(problem: model.Problem, bound: float) -> _Prices:
+    present = model.costs(problem, problem.present)
+    per_byte = 0.5 / max(present.cntc, 1e-9)
+    strict = (0.5 if bound == 0.0 else 0.5 * _STRICT) / max(present.coc, _EXCESS * problem.servers)
+    pair = float(problem.traffic.mean()) * per_byte if present.cntc > 0.0 else _PAIR
+    share = float(problem.tasks.mean() / problem.capacity[:, 0].mean())
+    lenient = min(strict, _LENIENT * pair / max(share, 1e-9)) if bound == 0.0 else strict
+    return _Prices(per_byte=per_byte, lenient=lenient, strict=strict, pair=pair, bound=bound)
 
 
 def _cooled(
-    chain: annealing.Chain, effort: Effort, began_s: float, index: int, bound: float
+    chain: annealing.Chain, effort: Effort, began_s: float, index: int, prices: _Prices
 ) -> Iterator[annealing.Point]:
     progress = _by_count(effort) if effort.budget_s is None else _by_clock(effort, began_s, index)
-    traffic = chain.problem.traffic
-    pair = float(traffic.mean() * chain.numbers[kernel.PER_BYTE]) if traffic.size else 0.0
-    hot = _HOT * max(pair, _PAIR_LEAST)
+    numbers = chain.numbers
+    numbers[kernel.PER_BYTE] = prices.per_byte
     for iteration, (share, batch) in enumerate(progress):
-        chain.numbers[kernel.TEMPERATURE] = hot * (_COLD / _HOT) ** share
-        chain.propose(batch, neighbours=_NEIGHBOURS, progressive=bound == 0.0, bound=bound)
+        numbers[kernel.TEMPERATURE] = _HOT * prices.pair * (_COLD / _HOT) ** share
+        numbers[kernel.PER_LOAD] = prices.lenient * (prices.strict / prices.lenient) ** share
+        chain.search(batch, neighbours=_NEIGHBOURS, bound=prices.bound)
         yield annealing.Point(iteration=iteration + 1, costs=chain.best)
 
 

@@ -218,12 +218,13 @@ def contracted(problem: Problem) -> tuple[Problem, Ints]:
     count = len(first)
     sums = [totals(group, values, count) for values in (*problem.request.T, problem.tasks)]
     # A group may be only where each of its containers may be, or stay where it is.
-    forbidden = np.zeros((count, problem.servers))
-    np.add.at(forbidden, group, ~problem.allowed)
+    allowed = np.ones((count, problem.servers), dtype=bool)
+    containers, servers = np.nonzero(~problem.allowed)
+    allowed[group[containers], servers] = False
     pairs, traffic = _merged(group[problem.pairs], problem.traffic, count)
     apart, _ = _merged(group[problem.apart], np.ones(len(problem.apart)), count)
     smaller = dataclasses.replace(
-        problem, request=np.column_stack(sums[:2]), tasks=sums[2], allowed=forbidden == 0.0,
+        problem, request=np.column_stack(sums[:2]), tasks=sums[2], allowed=allowed,
         movable=np.bincount(group, weights=~problem.movable, minlength=count) == 0.0, present=problem.present[first],
         pairs=pairs, traffic=traffic, together=np.zeros((0, 2), dtype=np.int32), apart=apart,
     )  # fmt: skip
