@@ -81,7 +81,7 @@ def coc_after(now: State, source: int, target: int, at_source: float, at_target:
     """Return coc with these excesses of two servers."""
     excess, servers = now.excess, len(now.excess)
     average = (now.numbers[EXCESS] + (at_source - excess[source]) + (at_target - excess[target])) / servers
-    coc, _ = _above(excess, average)
+    coc: float = _above(excess, average)[0]
     coc += max(0.0, at_source - average) - max(0.0, excess[source] - average)
     coc += max(0.0, at_target - average) - max(0.0, excess[target] - average)
     return coc
