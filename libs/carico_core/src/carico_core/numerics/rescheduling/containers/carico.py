@@ -17,7 +17,7 @@ import numpy as np
 from carico_core.numerics.rescheduling.containers import annealing, kernel, model
 
 # Measured on the sizes L and XL: a factor of two in each changes the cost by less than .5 %.
-_NEIGHBOURS = 0.8
+_NEIGHBOURS = 0.9
 # In units of what a mean pair's traffic costs.
 _HOT, _COLD = 1.0, 0.1
 # At first, a mean container's load above saturation costs as much as so many mean pairs.

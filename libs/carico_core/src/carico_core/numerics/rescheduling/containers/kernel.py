@@ -91,18 +91,17 @@ def coc_after(now: State, source: int, target: int, at_source: float, at_target:
 def _above(excess: Numbers, average: float) -> tuple[float, float]:
     """Return the sum of what is above the average, and how many servers are."""
     total, count = 0.0, 0.0
-    for server in range(len(excess)):
-        above = excess[server] - average
-        total += above if above > 0.0 else 0.0
-        count += 1.0 if above > 0.0 else 0.0
+    for each in excess:
+        total += each - average if each > average else 0.0
+        count += 1.0 if each > average else 0.0
     return total, count
 
 
 @reordered
 def _total(excess: Numbers) -> float:
     total = 0.0
-    for server in range(len(excess)):
-        total += excess[server]
+    for each in excess:
+        total += each
     return total
 
 
@@ -222,23 +221,29 @@ def _note(now: State, bound: float) -> None:
 
 
 @inlined
+def _may_pay(
+    now: State, servers: int, source: int, target: int, at_source: float, at_target: float, most: float, bound: float
+) -> bool:
+    """Return whether coc above the bound may cost at most so much more with these excesses of two servers."""
+    numbers, excess = now.numbers, now.excess
+    coc, per_load = numbers[COC], numbers[PER_LOAD]
+    was, becomes = (excess[source], excess[target]), (at_source, at_target)
+    least = coc_at_least(coc, numbers[ABOVE], numbers[EXCESS] / servers, servers, was, becomes)
+    cost = per_load * (max(0.0, least - bound) - max(0.0, coc - bound))
+    # Not a plain comparison: numba would make it a numpy.bool.
+    return False if per_load >= 0.0 and cost > most + _SLACK else True  # noqa: SIM211
+
+
+@inlined
 def _pays(
     now: State, servers: int, source: int, target: int, at_source: float, at_target: float, most: float, bound: float
 ) -> bool:
-    """Return whether coc above the bound costs at most so much more with these excesses of two servers."""
-    numbers, excess = now.numbers, now.excess
-    if at_source == excess[source] and at_target == excess[target]:
-        return most >= 0.0
-    coc = numbers[COC]
-    per_load, paid = numbers[PER_LOAD], max(0.0, coc - bound)
-    if per_load >= 0.0:
-        was, becomes = (excess[source], excess[target]), (at_source, at_target)
-        least = coc_at_least(coc, numbers[ABOVE], numbers[EXCESS] / servers, servers, was, becomes)
-        if per_load * (max(0.0, least - bound) - paid) > most + _SLACK:
-            return False
-    coc = coc_after(now, source, target, at_source, at_target)
-    # Not a plain comparison: numba would make it a numpy.bool.
-    return True if per_load * (max(0.0, coc - bound) - paid) <= most else False  # noqa: SIM210
+    """Return whether it costs at most so much more."""
+    if not _may_pay(now, servers, source, target, at_source, at_target, most, bound):
+        return False
+    after = coc_after(now, source, target, at_source, at_target)
+    cost = now.numbers[PER_LOAD] * (max(0.0, after - bound) - max(0.0, now.numbers[COC] - bound))
+    return True if cost <= most else False  # noqa: SIM210
 
 
 @compiled.compiled
@@ -300,8 +305,8 @@ def _counterpart(
         at_source = max(0.0, load[source] + more / cores[source] - saturation)
         at_target = max(0.0, load[target] - more / cores[target] - saturation)
         up, down = at_source - excess[source], at_target - excess[target]
-        # One of both excesses may fall, and the other rise: coc falls by no more than this.
-        falls = max(0.0, -up) + max(0.0, -down) + (max(0.0, up) + max(0.0, down)) * rise
+        # One of both excesses does not rise, and the other does not fall: coc falls by no more than this.
+        falls = (down * rise - up) if more < 0.0 else (up * rise - down)
         if most + per_load * falls < 0.0 or now.barred[row + source] > 0:
             continue
         cpu, memory = fixed.cpu[unit] - fixed.cpu[other], fixed.memory[unit] - fixed.memory[other]
@@ -309,10 +314,11 @@ def _counterpart(
             continue
         if -cpu > now.cpu_free[source] or -memory > now.memory_free[source]:
             continue
-        # What both exchange with each other stays between servers; the tables count it twice as gained.
-        most -= 2.0 * per_byte * _between(fixed, unit, other)
-        if _pays(now, servers, source, target, at_source, at_target, most, bound):
-            return other
+        if _may_pay(now, servers, source, target, at_source, at_target, most, bound):
+            # What both exchange with each other stays between servers; the tables count it twice as gained.
+            most -= 2.0 * per_byte * _between(fixed, unit, other)
+            if _pays(now, servers, source, target, at_source, at_target, most, bound):
+                return other
     return -1
 
 
