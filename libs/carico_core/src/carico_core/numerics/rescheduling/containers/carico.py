@@ -16,7 +16,7 @@ import numpy as np
 
 from carico_core.numerics.rescheduling.containers import annealing, kernel, model
 
-# Measured on the sizes L and XL: a factor of two in each changes the cost by less than .5 %.
+# Measured on the sizes L and XL: a factor of 1.5 in each changes the cost by less than 1 %.
 _NEIGHBOURS = 0.9
 # In units of what a mean pair's traffic costs.
 _HOT, _COLD = 1.0, 0.1
