@@ -12,7 +12,6 @@ FLOW = "one pass, whose steps share most of their names"
 LONGER = {
     "libs/carico_core/src/carico_core/numerics/estimators/footprint/footprint.py:estimate": FLOW,
     # Each name that is passed to another compiled function costs two atomic operations.
-    "libs/carico_core/src/carico_core/numerics/rescheduling/containers/kernel.py:advance": "a compiled inner loop",
     "libs/carico_core/src/carico_core/numerics/rescheduling/services/search.py:search": FLOW,
     "libs/carico_core/src/carico_core/runtime/bus/streams/jetstream.py:streams": DATA,
     "libs/carico_core/src/carico_core/wire/kubernetes/pods/spec.py:parse_stated": DATA,
