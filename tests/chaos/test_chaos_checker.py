@@ -417,6 +417,43 @@ def test_placed_s_counts_from_the_last_fault() -> None:
     assert checker.placed_s(found) == 2.5
 
 
+UNREADY = '{"services":[{"name":"nats","ready":true},{"name":"api","ready":false,"why_not":"it is stopped"}]}'
+READY = '{"services":[{"name":"api","ready":true}]}'
+WARNS = '[{"level":"ok","what":"NATS","detail":"nats"},{"level":"warn","what":"services","detail":"not ready: api"}]'
+
+
+def look(command: str, target: str, out: str, *, code: int = 1, err: str = "") -> history.Look:
+    return history.Look(command=command, target=target, began_s=20.0, ended_s=22.0, code=code, out=out, err=err)
+
+
+@pytest.mark.parametrize(
+    "good_look",
+    [look("status", "api", UNREADY), look("doctor", "api", WARNS, code=3), look("status", "", READY, code=0)],
+)
+def test_a_command_that_names_what_does_not_work_has_told_the_truth(good_look: history.Look) -> None:
+    found = good()
+    found.looks.append(good_look)
+    assert checker.check(found, LIMITS) == []
+
+
+@pytest.mark.parametrize(
+    ("bad_look", "said"),
+    [
+        (look("status", "nats", UNREADY), "names only"),
+        (look("doctor", "nats", WARNS, code=3), "names only"),
+        (look("status", "api", READY, code=0), "exit code 0"),
+        (look("status", "", UNREADY), "exit code 1"),
+        (look("doctor", "api", "", err="Traceback (most recent call last):"), "Traceback"),
+        (look("status", "api", UNREADY, err="Traceback (most recent call last):"), "Traceback"),
+    ],
+)
+def test_a_command_that_hides_what_does_not_work_or_does_not_answer_is_named(bad_look: history.Look, said: str) -> None:
+    found = good()
+    found.looks.append(bad_look)
+    (violation,) = checker.check(found, LIMITS)
+    assert violation.rule == "told" and said in violation.detail
+
+
 @pytest.mark.parametrize(
     ("trees", "used"),
     [

@@ -24,7 +24,7 @@ RUN = soak.Run(seed=SEED, seconds=72.0, longest_s=5.0, every_s=1.2, limits=LIMIT
 @pytest.mark.timeout(600)
 def test_pods_run_once_where_they_may_under_every_fault_of_the_matrix(tmp_path: pathlib.Path) -> None:
     found, violations = soak.judge(tmp_path, RUN)
-    print(*soak.figures(found), *soak.timeline(found), sep="\n")
+    print(*soak.figures(found), *soak.timeline(found), *violations, sep="\n")
     assert [str(each) for each in violations] == []
     assert dealt(found) == {f"{kind} of {part}" for kind, part in RUN.cards}
     # The run was not empty: Pods ran, and their decisions could be judged by the advertisements that were seen.

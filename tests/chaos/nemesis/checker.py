@@ -7,8 +7,10 @@ part knows of a change later, but nothing else.
 import bisect
 import collections
 import dataclasses
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from carico_core.domain import decision, messages
 from tests.chaos.nemesis import history
@@ -69,6 +71,7 @@ def check(found: history.History, limits: Limits) -> list[Violation]:
         *_settled(seen, limits),
         *_plateau(found, limits),
         *_within_memory(found),
+        *_told(found),
     ]
 
 
@@ -378,6 +381,32 @@ def _of_one_age(
         for samples, known in zip((earlier, later), ages, strict=True)
     )
     return before, after
+
+
+def _told(found: history.History) -> Iterator[Violation]:
+    """Yield what commands did not show of a service that did not work, and what they did not answer at all."""
+    for look in found.looks:
+        subject = f"carico {look.command}, {look.target or 'at the end'}"
+        try:
+            shown = json.loads(look.out)
+        except json.JSONDecodeError:
+            yield Violation(
+                rule="told", subject=subject, detail=f"exit code {look.code}: {look.out[-500:]!r} {look.err}"
+            )
+            continue
+        if "Traceback" in look.err:
+            yield Violation(rule="told", subject=subject, detail=look.err)
+        if bool(look.code) != bool(look.target):
+            yield Violation(rule="told", subject=subject, detail=f"exit code {look.code}: {_troubles(look, shown)}")
+        elif look.target and not any(look.target in each for each in _troubles(look, shown)):
+            yield Violation(rule="told", subject=subject, detail=f"it names only {_troubles(look, shown)}")
+
+
+def _troubles(look: history.Look, shown: Any) -> list[str]:
+    """Return what a command says does not work."""
+    if look.command == "status":
+        return [f"{row['name']}: {row.get('why_not')}" for row in shown["services"] if not row["ready"]]
+    return [f"{each['what']}: {each['detail']}" for each in shown if each["level"] not in ("ok", "skip")]
 
 
 def _growth(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from carico_core.domain import errors
-from tests.chaos.nemesis import deck, history, nemesis_site
+from tests.chaos.nemesis import deck, history, looks, nemesis_site
 from tests.tools import tcp_proxy
 
 # How long a process out of memory lives, at least and at most.
@@ -21,8 +21,9 @@ JUMPS_S = (-86400.0, -3600.0, -7.0, 7.0, 3600.0, 86400.0)
 class Faults:
     """Does what the nemesis has dealt."""
 
-    def __init__(self, site: nemesis_site.Site) -> None:
+    def __init__(self, site: nemesis_site.Site, seen: looks.Looks) -> None:
         self._site = site
+        self._looks = seen
         # Killed, stopped and restarted one after the other.
         self._busy = site.busy
         # Held while a key is being replaced.
@@ -70,6 +71,7 @@ class Faults:
         async with self._busy[target]:
             await self._site.end(target, signal.SIGKILL)
             await asyncio.sleep(step.lasts_s / 2)
+            await self._looks.during(step, target)
             await self._start(target)
 
     async def _stop(self, step: deck.Step, target: str) -> None:
@@ -77,6 +79,7 @@ class Faults:
             self._site.send(target, signal.SIGSTOP)
             try:
                 await asyncio.sleep(step.lasts_s)
+                await self._looks.during(step, target)
             finally:
                 self._site.send(target, signal.SIGCONT)
 

@@ -113,6 +113,19 @@ class End:
     at_s: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a command showed as JSON. `target`: a service that did not work meanwhile; empty: all were to work."""
+
+    command: str
+    target: str
+    began_s: float
+    ended_s: float
+    code: int
+    out: str
+    err: str
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class History:
     """Everything that was recorded, each list in order of time."""
@@ -131,6 +144,7 @@ class History:
     decisions: list[decision.Decision] = dataclasses.field(default_factory=list)
     samples: list[Sample] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
+    looks: list[Look] = dataclasses.field(default_factory=list)
     ends: list[End] = dataclasses.field(default_factory=list)
     # How often the kernel has killed a service at the limit of its manifest, and any at one that was made too low.
     out_of_memory: Mapping[str, int] = dataclasses.field(default_factory=dict)

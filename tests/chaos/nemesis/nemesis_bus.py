@@ -68,6 +68,11 @@ class Bus:
         user = arrangements.AGENTS if name.startswith("agent/") else arrangements.LOCAL
         return {**found, "CARICO_BUS_URL": ",".join(web_access.url(each, user, self._password) for each in addresses)}
 
+    def url_of(self, account: str) -> str:
+        """Return an address of all servers with a ServiceAccount's token in it, or the password of a local cluster."""
+        urls = self._urls(tuple(self.ports.values()), arrangements.LOCAL)
+        return urls if self._given is None else urls.replace("nats://", f"nats://{self._given.api.token(account)}@")
+
     @property
     def owner(self) -> buses.BusSettings:
         """The settings of the administrator, who connects to the servers themselves."""

@@ -82,7 +82,7 @@ class Site:
         self._leader_flags = leader_flags
         ports = free_ports.choose(name, topology.ports_needed(self.plan))
         self._where = topology.addresses(self.plan, ports)
-        self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
+        self.environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
         self.parts: dict[str, Part] = {}
         # Held while a service is not to run, so that each process is started once.
         self.busy: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
@@ -92,9 +92,14 @@ class Site:
         self._given = identities.Identities(self.marks / "identities") if with_identities else None
         self.auths = identities.AUTHS if with_identities else ()
         self._auth_ports = {name: free_ports.choose_one() for name in self.auths}
-        self.bus = nemesis_bus.Bus(self.paths, self._environ, servers=servers, given=self._given)
+        self.bus = nemesis_bus.Bus(self.paths, self.environ, servers=servers, given=self._given)
         self.memory = memory_limits.MemoryLimits(self.plan.name, checker.MEMORY_LIMITS)
         self.client: api_client.KubeClient
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Where services listen, by their names; servers of NATS are asked otherwise."""
+        return {**self._where.ports, **self._auth_ports}
 
     @property
     def agents(self) -> list[str]:
@@ -108,7 +113,7 @@ class Site:
         self.marks.chmod(0o777)
         self.runs.touch()
         self.runs.chmod(0o666)
-        topology.write_configuration(self.plan, self._where, self.paths, self._environ)
+        topology.write_configuration(self.plan, self._where, self.paths, self.environ)
         self.bus.write()
 
     @contextlib.asynccontextmanager
@@ -269,7 +274,7 @@ class Site:
     async def write_pages(self) -> None:
         """Write what each service shows about itself next to its log."""
         for name, part in self.parts.items():
-            port = {**self._where.ports, **self._auth_ports}.get(name)
+            port = self.ports.get(name)
             if not part.wires or port is None:
                 continue
             for path in ("/readyz", "/metrics"):
@@ -346,11 +351,11 @@ class Site:
         port = self._auth_ports[part.name]
         urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in part.wires)
         argv = self._given.auth(port=port, bus_url=urls, api_port=part.api.port)
-        command = parts.command(part.name, argv, self.paths, self._environ)
+        command = parts.command(part.name, argv, self.paths, self.environ)
         return parts.Service(name=part.name, command=command, probe=readiness.Http(port=port), http_port=port)
 
     def _of_cluster(self, part: Part) -> parts.Service:
-        built = topology.services(self.plan, self._where, self.paths, self._environ)
+        built = topology.services(self.plan, self._where, self.paths, self.environ)
         found = next(service for service in built if service.name == part.name)
         argv = list(found.command.argv)
         if part.api is not None:
@@ -379,7 +384,7 @@ class Site:
 @contextlib.contextmanager
 def disk(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """A small file system of its own, where one can be mounted; elsewhere a folder."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "carico-nemesis", str(folder)]
     is_mounted = (
         os.geteuid() == 0

@@ -21,7 +21,7 @@ from typing import Any
 
 from carico_core.runtime.bus import nats_bus
 from carico_core.wire import subjects
-from tests.chaos.nemesis import checker, deck, faults, history, nemesis_site, recorder, workload
+from tests.chaos.nemesis import checker, deck, faults, history, looks, nemesis_site, recorder, workload
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
     """Return what happened in a cluster below `root` under the faults of a run."""
     found = history.History(pod_class=f"app/default/{workload.APP}")
     made = nemesis_site.Site(root, name=f"nemesis-{os.getpid()}", into=found, servers=run.servers)
-    async with made.running() as site:
+    async with made.running() as site, looks.Looks(site).running() as seen_by_commands:
         bus = await nats_bus.connect(site.bus.owner, name="nemesis", clock=nemesis_site.CLOCK, owns_streams=False)
         seen = recorder.Recorder(site)
         work = workload.Work(site, random.Random(run.seed + 1))
@@ -69,7 +69,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             ]
             work.start()
             await _until(lambda: len(found.binds) >= 5, tasks, within_s=120.0)
-            await faults.Faults(site).do_all(run.steps())
+            await faults.Faults(site, seen_by_commands).do_all(run.steps())
             _raise_failed(tasks)
             await _until(lambda: _starts(site.read_runs()) >= run.least_starts, tasks, within_s=run.limits.settled_s)
             await work.finish()
@@ -77,6 +77,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
                 await _until(seen.all_ended, tasks, within_s=run.limits.settled_s + 10.0)
             except TimeoutError:
                 await site.write_pages()
+            await seen_by_commands.until_well(within_s=run.limits.settled_s)
         finally:
             for task in tasks:
                 task.cancel()
@@ -91,7 +92,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
 
 def judge(folder: pathlib.Path, run: Run) -> tuple[history.History, list[checker.Violation]]:
     """Make a run below `folder`; return its history and violations. With any of these, its logs are in `logs` there."""
-    with nemesis_site.disk(folder / "cluster") as root:
+    with nemesis_site.disk(folder / "carico" / "cluster") as root:
         found = asyncio.run(record(root, run))
         violations = checker.check(found, run.limits)
         if violations:
