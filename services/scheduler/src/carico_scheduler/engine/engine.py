@@ -41,7 +41,7 @@ FEW_FREE = 0.25
 GATHERED_S = 0.004
 # A member gathers Pods for so long after a cycle that placed one: each batch of claims is a commit, a look at the
 # stream's epoch, and two answers to wake up for. After one that placed several there are more to come: it gathers them
-# for twice as long at least, and with several members so long for each, since each has a part of the Pods.
+# for so long for each member, since each has a part of the Pods.
 COMMITTED_S = 0.01
 COMMITTED_MOST_S = 0.05
 
@@ -187,7 +187,7 @@ class Engine:
     def _rest_s(self, placed: int) -> float:
         """Return for how long Pods are gathered for the next cycle, after one that has placed this many."""
         if placed and self.member is not None:
-            several = max(2, len(self.member.members)) if placed > 1 else 1
+            several = max(1, len(self.member.members)) if placed > 1 else 1
             return min(several * COMMITTED_S, COMMITTED_MOST_S)
         return GATHERED_S if self.binder.room <= FEW_FREE * self._parts.binds_in_flight else 0.0
 
