@@ -4,7 +4,6 @@ No test depends on it: a test that needs a part waits by the part's lock while i
 So a failure is reported by the test.
 """
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -20,8 +19,6 @@ from carico_local.kubelets import programs
 from tests.tools import chromium, debian, kubernetes, observe
 from tests.tools.docker import docker_engine, images
 
-# Tests run meanwhile and have priority.
-NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
 PROGRAMS = (
     ("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES), ("helm",),
@@ -35,7 +32,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if debian.allowed() is not None:
         return
-    os.nice(NICE)
     for step in (
         _packages,
         lambda: _programs(PROGRAMS[0]),

@@ -89,8 +89,8 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
 TOGETHER: Mapping[str, tuple[str, ...]] = {"parallel": ("waiting", "computing")}
-# How much others go first, as for nice(1).
-_NICE = {"computing": 3, "system": 5}
+# How much others go first, as for nice(1): those that wait would else wait for these, too.
+_NICE = {"computing": 5}
 # In the order of pytest's own summary.
 OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 # As a shell reports a command that SIGINT ended.
