@@ -406,7 +406,7 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
     objects.run_fast(main())
 
 
-@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-search_module.STUCK_AFTER_S - 1.0, 1)])
+@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-nominations.STUCK_AFTER_S - 1.0, 1)])
 def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float, gone: int) -> None:
     async def main() -> None:
         made = await full()

@@ -125,9 +125,13 @@ class Evictor:
 
     async def _evict_noted(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
         """Evict one Pod; if it stays, it is not noted any more."""
-        if not await self._evict(victim, cause, may_write):
-            self._leaving.note_stays(victim.uid)
-        self._under_way.discard(victim.uid)
+        leaves = False
+        try:
+            leaves = await self._evict(victim, cause, may_write)
+        finally:
+            self._under_way.discard(victim.uid)
+            if not leaves:
+                self._leaving.note_stays(victim.uid)
 
     async def _evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> bool:
         """Evict one Pod; return False if it stays."""

@@ -28,6 +28,8 @@ FREED_FOR_S = 10.0
 # How long victims may take to go. Grace periods are 30 s by default; a Pod with a longer one, or with a finalizer,
 # would hold the room for ever.
 EVICTING_FOR_S = 300.0
+# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
+STUCK_AFTER_S = 60.0
 
 
 class State(enum.Enum):
@@ -69,6 +71,11 @@ class Nomination:
     # The nominations of its gang, itself included: the room is held until the victims of all of them are gone. If one
     # fails or is gone, all of them fail.
     together: list["Nomination"] = dataclasses.field(default_factory=list)
+
+
+def is_stuck(pod: cluster.Pod, unix_s: float) -> bool:
+    """Return True if a Pod that is being deleted should have ended long ago."""
+    return pod.ends_at_s <= unix_s - STUCK_AFTER_S
 
 
 def in_vain(ended: Nomination, end: End) -> str:
@@ -164,6 +171,10 @@ class Nominations:
         """Return True if a Pod on a node is being evicted; that others only wait for it does not make it go."""
         victims = (victim for each in self.on(node) for victim in each.victims)
         return uid in self._evicted or any(victim.uid == uid and not victim.deleting for victim in victims)
+
+    def is_leaving(self, pod: cluster.Pod, node: str, unix_s: float) -> bool:
+        """Return True if a Pod on a node ends in time, or is being evicted."""
+        return not is_stuck(pod, unix_s) if pod.deleting else self.is_evicted(pod.uid, node)
 
     def evicting(self, node_of: Callable[[str], str | None]) -> list[cluster.Pod]:
         """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""

@@ -26,8 +26,6 @@ from carico_scheduler.state import state as states
 FULL_FOR_S = 3.0
 # After victims have left a node, or an eviction has failed, no others go for so long: its agent must measure it first.
 SETTLE_S = 5.0
-# A Pod that is still there so long after its grace period does not count as leaving.
-STUCK_AFTER_S = 60.0
 _ANY = demands.Demand()
 
 
@@ -83,7 +81,8 @@ class Opportunistic:
             and not (booking.is_baseline or self._state.is_binding(booking.uid))
         ]  # fmt: skip
         found = [each for each in here if each[0].priority_class == self._priority_class and not each[0].deleting]
-        if any(self._is_leaving(pod, node) for pod, _ in here):
+        unix_s = self._clock.wall_ns() / 1e9
+        if any(self._state.nominations.is_leaving(pod, node, unix_s) for pod, _ in here):
             self._rests_until_s[node] = now_s + SETTLE_S
         if not found or node in self._rests_until_s:
             return
@@ -111,11 +110,6 @@ class Opportunistic:
             text = f"{node} is full, and {self._priority_class} Pods run on what is idle"
             cause = evictor.Cause(evictor.REASON, f"{pod.scheduler_name}: {text}", f"Evicted: {text}")
             self._evictor.evict(pod, cause, functools.partial(self._may_evict, pod.uid, node, term))
-
-    def _is_leaving(self, pod: cluster.Pod, node: str) -> bool:
-        if pod.deleting:
-            return pod.ends_at_s > self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
-        return self._state.nominations.is_evicted(pod.uid, node)
 
     def _may_evict(self, uid: str, node: str, term: int) -> bool:
         return self._term() == term and self._state.node_of(uid) == node

@@ -16,13 +16,11 @@ from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.preempt import victims
+from carico_scheduler.preempt import nominations, victims
 from carico_scheduler.report import conditions, verdicts
 from carico_scheduler.rules import protocol, registry
 from carico_scheduler.state import state as states
 
-# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
-STUCK_AFTER_S = 60.0
 # Nodes that could give way, of which the best is chosen. As in kube-scheduler, which stops at 100 or at a tenth of all
 # nodes, one of them violates no budget, if there is such a node.
 CANDIDATES_MAX = 100
@@ -214,18 +212,15 @@ class Search:
         """Return True if a Pod does not end, is still being bound, or is of the same gang."""
         gang = kind.demand.gang
         is_own = gang is not None and not pod.deleting and self._state.gangs.key_of(pod) == gang
-        return is_own or self._is_stuck(pod) or self._state.is_binding(pod.uid)
+        return is_own or nominations.is_stuck(pod, self._unix_s()) or self._state.is_binding(pod.uid)
 
     def is_leaving(self, uid: str, node: str) -> bool:
         """Return True if a Pod that is waited for on a node is gone, ends in time, or is being evicted."""
         pod = self._state.pod(uid)
-        if pod is None or pod.deleting:
-            return pod is None or not self._is_stuck(pod)
-        return self._state.nominations.is_evicted(uid, node)
+        return pod is None or self._state.nominations.is_leaving(pod, node, self._unix_s())
 
-    def _is_stuck(self, pod: cluster.Pod) -> bool:
-        """Return True if a Pod that is being deleted should have ended long ago."""
-        return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
+    def _unix_s(self) -> float:
+        return self._clock.wall_ns() / 1e9
 
     def _held(self, kind: AlikePods) -> Iterator[tuple[int, cluster.Pod, demands.Demand]]:
         """Yield the other Pods of this priority and above for which room is held, each with its node's slot."""
