@@ -58,7 +58,8 @@ async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.C
         return found.scheduler_names
     try:
         question = subjects.query("scheduler", QUESTIONS["scheduler"])
-        found.on_capacity_list(await bus.request(question, b"", timeout_s=ANSWER_MOST_S))
+        page = signals.parse_capacity_page(await bus.request(question, b"", timeout_s=ANSWER_MOST_S))
+        found.on_capacity_list(page)
     except (errors.BusError, errors.MessageError):
         # `check` reports it.
         return found.scheduler_names

@@ -351,11 +351,15 @@ class Reader:
                 await asyncio.sleep(AGAIN_S)
 
 
-async def _capacity_list(bus: ports.Bus) -> list[bytes]:
+async def _capacity_list(bus: ports.Bus) -> list[signals.CapacityPage]:
     """Return the scheduler's answers about all nodes. Raises `BusError`, and `MessageError` where one is malformed."""
-    pages = [await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S)]
-    while len(pages) < PAGES_MOST and (after := signals.next_page(pages[-1])) is not None:
-        pages.append(await bus.request(CAPACITY_LIST, orjson.dumps({"after": after}), timeout_s=ANSWER_S))
+    pages: list[signals.CapacityPage] = []
+    question = b""
+    while len(pages) < PAGES_MOST:
+        pages.append(signals.parse_capacity_page(await bus.request(CAPACITY_LIST, question, timeout_s=ANSWER_S)))
+        if pages[-1].next is None:
+            break
+        question = orjson.dumps({"after": pages[-1].next})
     return pages
 
 

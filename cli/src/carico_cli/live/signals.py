@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 
 from carico_cli.live import earlier, history, members
 from carico_cli.live import picture as pictures
@@ -46,10 +47,25 @@ class _Listed:
     schedulable: bool | None
 
 
-def next_page(payload: bytes) -> str | None:
-    """Return after which node an answer to `capacity.list` goes on; None if it does not. Raises `MessageError`."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityPage:
+    """An answer to `capacity.list`, and after which node the list goes on; None if it does not."""
+
+    nodes: Mapping[str, _Listed]
+    # None: an older scheduler does not report them.
+    scheduler_names: frozenset[str] | None
+    next: str | None
+
+
+def parse_capacity_page(payload: bytes) -> CapacityPage:
+    """Return what an answer to `capacity.list` states. Raises `MessageError` where it is malformed."""
     message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
-    return message.text("next", maximum=names.SUBDOMAIN_MAX) if message.has("next") else None
+    named = message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX) if message.has("names") else None
+    return CapacityPage(
+        nodes=dict(map(_parse_row, message.objects("nodes", count=_LIST_MAX_NODES))),
+        scheduler_names=None if named is None else frozenset(named),
+        next=message.text("next", maximum=names.SUBDOMAIN_MAX) if message.has("next") else None,
+    )
 
 
 class Signals:
@@ -156,16 +172,12 @@ class Signals:
         self._heard += 1
         self._members.take(subject, payload)
 
-    def on_capacity_list(self, *pages: bytes) -> None:
-        """Take in the scheduler's answers to `capacity.list`. Raises `MessageError` where one is malformed."""
-        listed: dict[str, _Listed] = {}
-        for payload in pages:
-            message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
-            listed.update(map(_parse_row, message.objects("nodes", count=_LIST_MAX_NODES)))
-            # An older scheduler does not report them.
-            if message.has("names"):
-                self.scheduler_names = frozenset(message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX))
-        self._listed = listed
+    def on_capacity_list(self, *pages: CapacityPage) -> None:
+        """Take in the scheduler's answers to `capacity.list`."""
+        for page in pages:
+            if page.scheduler_names is not None:
+                self.scheduler_names = page.scheduler_names
+        self._listed = {name: listed for page in pages for name, listed in page.nodes.items()}
 
     def on_services(self, found: list[pictures.Service] | None, *, backlog: int | None) -> None:
         """Take in the statistics of services, and how many messages wait for the aggregators.

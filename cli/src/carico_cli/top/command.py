@@ -146,9 +146,7 @@ async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, cl
         await asyncio.gather(task, return_exceptions=True)
     if chosen.output is formats.Output.JSON:
         return formats.json_text(once.as_json(seen, name=name, with_pods=chosen.with_pods))
-    return once.as_text(
-        seen, name=name, wide=chosen.output is formats.Output.WIDE, with_pods=chosen.with_pods
-    )  # fmt: skip
+    return once.as_text(seen, name=name, wide=chosen.output is formats.Output.WIDE, with_pods=chosen.with_pods)
 
 
 def _write(svg: str, path: pathlib.Path) -> None:

@@ -44,7 +44,8 @@ def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
         mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
     )  # fmt: skip
     found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
-    found.on_capacity_list(orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]}))
+    listed = orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]})
+    found.on_capacity_list(signals.parse_capacity_page(listed))
     seen = found.picture(jobs=(), links=())
     nodes = tuple(dataclasses.replace(node, advertisement=said._replace(capacity=capacity)) for node in seen.nodes)
     return dataclasses.replace(seen, nodes=nodes)

@@ -39,7 +39,8 @@ class Live:
         self.hear_list(*PLAN.node_names)
 
     def hear_list(self, *names: str) -> None:
-        self.signals.on_capacity_list(orjson.dumps({"nodes": [{"node": name, "reserved": 0} for name in names]}))
+        listed = orjson.dumps({"nodes": [{"node": name, "reserved": 0} for name in names]})
+        self.signals.on_capacity_list(signals.parse_capacity_page(listed))
 
     def hear(self, said: messages.Advertisement) -> None:
         self.signals.on_capacity(subjects.capacity(said.node), wire.encode_advertisement(said))
