@@ -20,7 +20,7 @@ from carico_local import private_files
 from carico_local.api.model import statuses
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from carico_core.runtime.process.connections import web
 
 # Names of this machine's loopback, with an IPv6 address in brackets as in a URL.
 OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -43,9 +43,8 @@ def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) 
     `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.
     """
     # Imported here: commands use this module for the token, and an HTTP server takes a fifth of a second to import.
-    from aiohttp import web
-
     from carico_core.runtime.process import connections
+    from carico_core.runtime.process.connections import web
 
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())

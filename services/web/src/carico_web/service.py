@@ -5,11 +5,10 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
 
-from aiohttp import web
-
 from carico_core.runtime.observe import health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections, tasks
+from carico_core.runtime.process.connections import web
 from carico_web import identity, site
 from carico_web import settings as setting
 

@@ -1,9 +1,11 @@
 """The raw client: each answer has its error, tokens are renewed, slow and dead servers end in ApiUnavailable."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
@@ -101,6 +103,31 @@ async def test_each_status_has_its_class(code: int, start: Start) -> None:
         await client.request("GET", "/api/v1/pods")
     assert type(caught.value) is CLASSES[code]
     assert "GET /api/v1/pods" in str(caught.value)
+
+
+@pytest.mark.parametrize(("proxy", "is_own"), [(None, False), ("https://127.0.0.1:1", True)])
+async def test_a_proxy_is_verified_with_the_system_s_certificates(
+    proxy: str | None, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bool | ssl.SSLContext] = []
+    make = aiohttp.TCPConnector
+
+    def connector(**options: Any) -> aiohttp.TCPConnector:
+        given.append(options["ssl"])
+        return make(**options)
+
+    monkeypatch.setattr(aiohttp, "TCPConnector", connector)
+    access = accesses.Access(
+        server="http://127.0.0.1:1", tls=None, credentials=accesses.FixedCredentials(value=None), proxy=proxy
+    )
+    client = api_client.KubeClient(
+        access, wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test"
+    )
+    with pytest.raises(errors.ApiUnavailable):
+        async for _ in client.stream("GET", "/api/v1/pods"):
+            pass
+    await client.close()
+    assert [isinstance(each, ssl.SSLContext) for each in given] == [is_own]
 
 
 def test_no_status_is_without_a_class() -> None:

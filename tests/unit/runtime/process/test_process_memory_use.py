@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import pathlib
+import ssl
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -76,6 +78,50 @@ def test_what_is_left_out_can_be_derived_from_and_not_made(monkeypatch: pytest.M
     import wave as real
 
     assert real is not wave and issubclass(real.Error, Exception)
+
+
+WATCH = """
+import asyncio
+from carico_core.domain import errors
+from carico_core.runtime.kube import access, api_client
+from carico_core.runtime.process import clock
+
+async def watch():
+    where = access.Access(server="http://127.0.0.1:1", tls=None, credentials=access.FixedCredentials(value=None))
+    wanted = api_client.KubeSettings()
+    client = api_client.KubeClient(where, wanted=wanted, clock=clock.SystemClock(), user_agent="test")
+    try:
+        async for _ in client.stream("GET", "/api/v1/pods"):
+            pass
+    except errors.ApiUnavailable:
+        await client.close()
+
+asyncio.run(watch())
+"""
+
+
+@pytest.mark.parametrize("use", [WATCH, "from carico_core.runtime.process import connections"])
+def test_aiohttp_reads_no_certificates_of_the_system(use: str) -> None:
+    program = (
+        "import ssl, sys\nread = []\nssl.SSLContext.set_default_verify_paths = lambda self: read.append(1)\n"
+        f"{use}\nprint('aiohttp' in sys.modules, read)\n"
+    )
+    assert said(program) == ["True []"]
+
+
+def test_other_threads_read_the_system_s_certificates_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[ssl.SSLContext] = []
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda context: read.append(context))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with memory_use.without_system_certificates():
+        context.set_default_verify_paths()
+        assert read == []
+        other = threading.Thread(target=context.set_default_verify_paths)
+        other.start()
+        other.join()
+    assert read == [context]
+    context.set_default_verify_paths()
+    assert read == [context, context]
 
 
 def test_the_last_search_for_garbage_leaves_out_all_that_a_command_has_made() -> None:

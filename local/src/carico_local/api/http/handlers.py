@@ -4,8 +4,8 @@ import urllib.parse
 from typing import Any
 
 import orjson
-from aiohttp import web
 
+from carico_core.runtime.process.connections import web
 from carico_local.api import cluster
 from carico_local.api.http import requests, watch_answers
 from carico_local.api.kubectl import representations

@@ -6,9 +6,7 @@ and use plain HTTP, on the same path. Source: k8s.io/kubernetes/pkg/registry/cor
 
 import urllib.parse
 
-import aiohttp
-from aiohttp import web
-
+from carico_core.runtime.process.connections import aiohttp, web
 from carico_local.api import access
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.storage import store

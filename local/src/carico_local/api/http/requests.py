@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import orjson
-from aiohttp import web
 
+from carico_core.runtime.process.connections import web
 from carico_local.api.model import resources, statuses
 from carico_local.api.storage import listing, selectors
 

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from carico_core.runtime.observe import logs
+from carico_core.runtime.process.connections import web
 from carico_local.api import access, cluster
 from carico_local.api.http import handlers, pod_logs
 from carico_local.api.kubectl import discovery, openapi

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from aiohttp import web
-
+from carico_core.runtime.process.connections import web
 from carico_local.api import cluster
 from carico_local.api.kubectl import representations
 from carico_local.api.model import resources, statuses

@@ -11,10 +11,9 @@ import pathlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from aiohttp import web
-
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
+from carico_core.runtime.process.connections import web
 from carico_core.wire.kubernetes import instants
 from carico_local.api import access
 from carico_local.api.model import statuses

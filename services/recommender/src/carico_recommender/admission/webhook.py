@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from aiohttp import web
-
 from carico_core.domain import errors, usage
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
+from carico_core.runtime.process.connections import web
 from carico_recommender import instruments
 from carico_recommender.admission import certificates, registration, review
 

@@ -9,11 +9,10 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from aiohttp import web
-
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
+from carico_core.runtime.process.connections import web
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.extender import extender_settings, messages, service
 

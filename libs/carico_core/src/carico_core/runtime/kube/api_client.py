@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.kube import api_errors, cluster_access, http_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import tasks
+from carico_core.runtime.process import memory_use, tasks
 
 if TYPE_CHECKING:
     import aiohttp
@@ -211,11 +212,14 @@ class KubeClient:
 
     async def _send(self, call: http_client.Call, total_s: float | None) -> "aiohttp.ClientResponse":
         # Imported here: most commands only send requests, and aiohttp takes .15 s of CPU to import.
-        import aiohttp
+        with memory_use.without_system_certificates():
+            import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_TIMEOUT_S)
         if self._session is None:
-            tls = self._access.tls or True
+            # aiohttp's own context knows no certificates (`without_system_certificates`). Without TLS to the API, only
+            # a proxy may need some.
+            tls = self._access.tls or (ssl.create_default_context() if self._access.proxy else True)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=http_client.create_socket),
                 headers={"User-Agent": self._user_agent, "Accept": "application/json"},

@@ -1,5 +1,7 @@
 """A server of aiohttp that others than its own clients can reach: its connections are bounded, and it is silent.
 
+Servers import aiohttp from here, where it is loaded without what no server of ours uses.
+
 No address can take the places of another: with all of them taken, a new connection closes one of the address that has
 most, so that who opens connections without end does not keep a client out. Where clients show who they are, the oldest
 connection whose client has not is closed instead: all of them may come from this machine.
@@ -14,9 +16,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 
-from aiohttp import web, web_protocol
-
 from carico_core.domain import errors
+from carico_core.runtime.process import memory_use
+
+with memory_use.without_system_certificates():
+    import aiohttp as aiohttp
+    from aiohttp import web as web
+    from aiohttp import web_protocol
 
 # aiohttp logs a traceback for each malformed request, which anybody can send.
 SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
