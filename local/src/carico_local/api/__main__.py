@@ -2,6 +2,10 @@
 
 import sys
 
-from carico_local.api import main
+from carico_core.runtime.process import memory_use
 
-sys.exit(main.main())
+if __name__ == "__main__":
+    with memory_use.rare_collections():
+        from carico_local.api import main
+
+        sys.exit(main.main())

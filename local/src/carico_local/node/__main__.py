@@ -2,7 +2,10 @@
 
 import sys
 
-from carico_local.node import app
+from carico_core.runtime.process import memory_use
 
 if __name__ == "__main__":
-    sys.exit(app.main())
+    with memory_use.rare_collections():
+        from carico_local.node import app
+
+        sys.exit(app.main())

@@ -2,14 +2,16 @@
 
 import sys
 
-from carico_aggregator import service
-from carico_aggregator import settings as setting
-from carico_core.runtime.process import clock, memory_use, tasks
+from carico_core.runtime.process import memory_use
 
 
 def main() -> int:
     """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
     with memory_use.rare_collections():
+        from carico_aggregator import service
+        from carico_aggregator import settings as setting
+        from carico_core.runtime.process import clock, tasks
+
         return tasks.run_service(
             setting.AggregatorSettings,
             lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),

@@ -2,14 +2,16 @@
 
 import sys
 
-from carico_core.runtime.process import clock, memory_use, settings, tasks
-from carico_recommender import service
-from carico_recommender import settings as setting
+from carico_core.runtime.process import memory_use
 
 
 def main() -> int:
     """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
     with memory_use.rare_collections():
+        from carico_core.runtime.process import clock, settings, tasks
+        from carico_recommender import service
+        from carico_recommender import settings as setting
+
         return tasks.run_service(
             setting.RecommenderSettings,
             lambda chosen, stop: service.serve(chosen, stop, clock=clock.BootClock(), environ=settings.environment()),

@@ -2,15 +2,17 @@
 
 import sys
 
-from carico_core.runtime.process import clock, memory_use, tasks
-from carico_scheduler import service
-from carico_scheduler import settings as setting
+from carico_core.runtime.process import memory_use
 
 
 def main() -> int:
     """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
     memory_use.return_large_blocks()
     with memory_use.rare_collections():
+        from carico_core.runtime.process import clock, tasks
+        from carico_scheduler import service
+        from carico_scheduler import settings as setting
+
         return tasks.run_service(
             setting.SchedulerSettings,
             lambda chosen, stop: service.serve(chosen, stop, clock.BootClock()),

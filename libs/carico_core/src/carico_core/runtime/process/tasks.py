@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import settings
+from carico_core.runtime.process import memory_use, settings
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -95,6 +95,7 @@ def run(main: Main, *, program: str = "carico", make_loop: MakeLoop = fast_loop)
 
     SIGTERM and SIGINT set the Stop; a second signal cancels `main`.
     """
+    memory_use.skip_last_collection()
     try:
         with asyncio.Runner(loop_factory=make_loop) as runner:
             runner.run(_supervise(main))
