@@ -92,7 +92,7 @@ def without_system_certificates() -> Iterator[None]:
         if threading.get_ident() != importing:
             read(context)
 
-    ssl.SSLContext.set_default_verify_paths = skip  # type: ignore[method-assign]
+    ssl.SSLContext.set_default_verify_paths = skip  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
