@@ -39,7 +39,9 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
 @options.new_name(NAME)
 @options.cluster
 @click.option(
-    "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each contender."
+    "--repeats",
+    type=click.IntRange(1, 100),
+    help=f"Runs of each contender, in turn (default: {DEFAULT_REPEATS}; of --applications 1).",
 )
 @click.option(
     "--workload",
@@ -97,6 +99,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     ):
         if value is not None:
             raise errors.SettingsError(f"{flag}: is for --applications, which is not given")
+    given["repeats"] = given["repeats"] or DEFAULT_REPEATS
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)
     chosen = _chosen(given, cores=request.cores, millicores=millicores)
@@ -116,8 +119,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
 
 # Flags of a job, by their names as parameters, and what they are without them.
 _OF_JOB = {
-    "repeats": DEFAULT_REPEATS, "workload": jobs.Workload.PI.value, "pods": None, "seconds": None,
-    "with_servers": False, "servers_cpu": None,
+    "workload": jobs.Workload.PI.value, "pods": None, "seconds": None, "with_servers": False, "servers_cpu": None,
 }  # fmt: skip
 
 

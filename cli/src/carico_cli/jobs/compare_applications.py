@@ -50,10 +50,11 @@ RESCHEDULER = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is compared. `loads`: names of `contenders.LOADS`."""
+    """What is compared. `loads`: names of `contenders.LOADS`. `repeats`: runs of each contender, in turn."""
 
     contenders: Sequence[contenders.PlacementContender]
     loads: Sequence[str]
+    repeats: int
     spans: experiment.Spans
     delay_ms: float
 
@@ -68,6 +69,7 @@ def asked(given: Mapping[str, Any]) -> Asked:
     return Asked(
         contenders=[contenders.parse(each) for each in names],
         loads=_loads(given["load"], is_quick=is_quick),
+        repeats=given["repeats"] or 1,
         spans=experiment.QUICK if is_quick else experiment.Spans(),
         delay_ms=delay_ms,
     )
@@ -184,7 +186,10 @@ async def all_of(
     Nor does Ctrl-C cost those that have ended; without any, `asyncio.CancelledError` is raised.
     """
     runs, missing = list[result.Run](), list[result.Missing]()
-    every = list(itertools.product(wanted.loads, wanted.contenders))
+    every = [
+        (load, contender)
+        for load, _, contender in itertools.product(wanted.loads, range(wanted.repeats), wanted.contenders)
+    ]
     for number, (load, contender) in enumerate(every):
         try:
             runs.append(await one(contender, load))
@@ -215,8 +220,9 @@ async def _one(
 
 def _setting(plan: plans.Plan, wanted: Asked, notes: Sequence[str]) -> dict[str, Any]:
     return {
-        "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "delay_ms": wanted.delay_ms,
-        "rate_mbit": RATE_MBIT, "spans_s": dataclasses.asdict(wanted.spans),
+        "nodes": plan.nodes, "cores": plan.cores, "node_memory_bytes": plans.NODE_MEMORY_BYTES, "scale": plan.scale,
+        "delay_ms": wanted.delay_ms, "rate_mbit": RATE_MBIT, "repeats": wanted.repeats,
+        "spans_s": dataclasses.asdict(wanted.spans),
         "loads": {name: dataclasses.asdict(contenders.LOADS[name]) for name in wanted.loads}, "notes": list(notes),
         "machine": machine.read_machine().described(),
     }  # fmt: skip

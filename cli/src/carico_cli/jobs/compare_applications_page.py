@@ -1,29 +1,31 @@
 """The report of `carico compare --applications`, as text and as one HTML file."""
 
+import dataclasses
 import html
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts, formats, report
 from carico_core.domain import amounts
+from carico_local.applications import catalog
 from carico_local.applications import users as people
 from carico_local.compare.applications import contender as contenders
 
 Report = Mapping[str, Any]
 _HEAD = ("load", "contender", "application", "before ms", "after ms", "better", "p95 ms", "failed")
 _TRAFFIC_HEAD = ("load", "contender", "moves", "kB/s before", "kB/s after", "less", "failed of all")
-_PLACES_HEAD = ("service", "before", "after")
+_PLACES_HEAD = ("service", "before", "published", "after", "published")
 _PUBLISHED = "published"
 # The width of a small terminal.
 _WIDTH = 80
 
 
 def text(found: Report) -> str:
-    """Return the result, tables of service times and of traffic between nodes, next to the published, and targets."""
+    """Return the result, the tables next to the published ones, and targets."""
     parts = [*textwrap.wrap(_result(found), _WIDTH), "", *textwrap.wrap(_sentence(found), _WIDTH), ""]
-    parts += [*formats.aligned(_HEAD, _times(found), left=3), ""]
-    parts += [*formats.aligned(_TRAFFIC_HEAD, _traffic(found), left=2), ""]
+    for table in _tables(found):
+        parts += [*textwrap.wrap(table.title, _WIDTH), *formats.aligned(table.head, table.rows, left=table.texts), ""]
     parts += [line for each in _missing(found) for line in textwrap.wrap(each, _WIDTH)]
     return "\n".join([*parts, *(f"{each['verdict']:<7} {_target(each)}" for each in found["targets"])])
 
@@ -34,10 +36,11 @@ def page(found: Report) -> str:
         f'<li><span class="{each["verdict"]}">{each["verdict"]}</span> {html.escape(_target(each))}</li>'
         for each in found["targets"]
     )
-    figures = (
-        f"<p>{html.escape(_sentence(found))}</p>{report.table(_HEAD, _times(found), texts=3)}"
-        f"{report.table(_TRAFFIC_HEAD, _traffic(found), texts=2)}<ul>{targets}</ul>"
+    tables = "".join(
+        f"<h3>{html.escape(each.title)}</h3>{report.table(each.head, each.rows, texts=each.texts)}"
+        for each in _tables(found)
     )
+    figures = f"<p>{html.escape(_sentence(found))}</p><ul>{targets}</ul>{tables}"
     return report.document(
         report.Page(
             title="Service times before and after Pods were moved",
@@ -49,10 +52,10 @@ def page(found: Report) -> str:
                 ("Figures", figures),
                 *(
                     (
-                        f"Nodes: {each['load']} load, {each['contender']}",
-                        report.table(_PLACES_HEAD, _places(each), texts=3),
+                        f"Table 10, nodes: {each['load']} load, {_name(found, number)}",
+                        report.table(_PLACES_HEAD, _places(found, each), texts=5),
                     )
-                    for each in found["runs"]
+                    for number, each in enumerate(found["runs"])
                 ),
             ],
         )
@@ -90,8 +93,9 @@ def _picture(found: Report) -> str:
         )
         for name in (rows[0] if rows else ())
     ]  # fmt: skip
-    names = [f"{run['contender']}, {run['load']}" for run in runs]
-    ours = f"{contenders.CARICO}, {runs[-1]['load']}" if runs else ""
+    names = [f"{_name(found, number)}, {run['load']}" for number, run in enumerate(runs)]
+    last = max((number for number, run in enumerate(runs) if run["contender"] == contenders.CARICO), default=None)
+    ours = "" if last is None else names[last]
     return charts.panels(names, shown, ours=ours, name="service-times") if shown else ""
 
 
@@ -102,10 +106,57 @@ def _sentence(found: Report) -> str:
     return (
         f"{setting['nodes']} nodes of {setting['cores']} emulated cores at scale {setting['scale']:g}; {network}, "
         f"emulated by the applications' clients, since emulated nodes share one machine's loopback. Means of "
-        f"{spans['before_s']:g} s before and {spans['after_s']:g} s after Pods were moved; one run each. "
-        f"{_loads(setting['loads'])} All but "
-        "kube-scheduler begin with the paper's placement (table 10). Published: tables 10 and 12, on nodes of 24 cores."
+        f"{spans['before_s']:g} s before and {spans['after_s']:g} s after Pods were moved; "
+        f"{amounts.plural(setting['repeats'], 'run')} of each contender. {_loads(setting['loads'])} All but "
+        "kube-scheduler begin with the paper's placement (table 10). Published: tables 8 to 12, on nodes of 24 cores."
     )
+
+
+def _name(found: Report, number: int) -> str:
+    """Return the contender of a run, with a number where it has several under that load."""
+    run = found["runs"][number]
+    same = [place for place, each in enumerate(found["runs"]) if _which(each) == _which(run)]
+    return run["contender"] if len(same) == 1 else f"{run['contender']} {same.index(number) + 1}"
+
+
+def _which(run: Mapping[str, Any]) -> tuple[str, str]:
+    return run["contender"], run["load"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A table; its first `texts` columns are texts."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    texts: int
+
+
+def _tables(found: Report) -> Iterator[_Table]:
+    """Yield the tables of the paper, measured and published."""
+    yield _Table(
+        title="Tables 10 and 12: mean service times before and after Pods were moved", head=_HEAD, rows=_times(found),
+        texts=3,
+    )  # fmt: skip
+    yield _Table(
+        title="Figure 13: traffic between nodes before and after", head=_TRAFFIC_HEAD, rows=_traffic(found), texts=2
+    )
+    yield _Table(
+        title="Table 8: users; of the hub, messages a second",
+        head=("application", "low", _PUBLISHED, "high", _PUBLISHED), rows=_users(found), texts=1,
+    )  # fmt: skip
+    yield _Table(
+        title="Table 9: requests under kube-scheduler and descheduler, as shares of our nodes, without limits (other "
+        "contenders request nothing); published: of nodes of 24 cores and 24 GB, with limits of 24 cores",
+        head=("application", "service", "CPU", "memory", "published cores", "GB", "at most GB"), rows=_requests(found),
+        texts=2,
+    )  # fmt: skip
+    yield _Table(
+        title="Table 11: per cent of nodes that is requested before the descheduler acts; published with Kubernetes' "
+        "own Pods, of which emulated nodes have none",
+        head=("", "", *map(str, range(1, 1 + catalog.NODES))), rows=_node_requests(found), texts=2,
+    )  # fmt: skip
 
 
 def _loads(loads: Mapping[str, Mapping[str, Any]]) -> str:
@@ -135,7 +186,7 @@ def _times(found: Report) -> list[tuple[str, ...]]:
                 )
             )  # fmt: skip
     loads = dict.fromkeys(run["load"] for run in found["runs"])
-    published = found["published"]["service_times_ms"]
+    published = found["published"]["10"]["service_times_ms"]
     rows += [
         (
             load, f"{_PUBLISHED}: ws-sa-pn-tb", name, formats.number(before), formats.number(after),
@@ -145,10 +196,15 @@ def _times(found: Report) -> list[tuple[str, ...]]:
         for name, (before, after) in published[load].items()
     ]  # fmt: skip
     if "high" in loads:
-        rows += [
-            ("high", f"{_PUBLISHED}: descheduler", name, "", "", f"{_percent(worst)} to {_percent(best)}", "", "")
-            for name, (worst, best) in found["published"]["descheduler"].items()
-        ]
+        of_runs = f"{contenders.DESCHEDULER}: {amounts.plural(found['tables']['12']['runs'], 'run')}"
+        for who, ranges in (
+            (of_runs, found["tables"]["12"]["improvement"]),
+            (f"{_PUBLISHED}: descheduler", found["published"]["12"]["improvement"]),
+        ):
+            rows += [
+                ("high", who, name, "", "", f"{_percent(worst)} to {_percent(best)}", "", "")
+                for name, (worst, best) in ranges.items()
+            ]
     return rows
 
 
@@ -162,15 +218,59 @@ def _traffic(found: Report) -> list[tuple[str, ...]]:
         for run in found["runs"]
     ]  # fmt: skip
     loads = dict.fromkeys(run["load"] for run in found["runs"])
-    published = found["published"]["traffic"]
+    published = found["published"]["10"]["traffic"]
     return rows + [
         (load, f"{_PUBLISHED}: ws-sa-pn-tb", "", "", "", _percent(published[load]), "") for load in loads
     ]  # fmt: skip
 
 
-def _places(run: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _users(found: Report) -> list[tuple[str, ...]]:
+    published, loads = found["published"]["8"], found["setting"]["loads"]
+    users = {"boutique": "browsers", "vrp": "planners", "hub": "devices"}
+    return [
+        (
+            name,
+            *(
+                str(cell)
+                for load in ("low", "high")
+                for cell in (loads[load][of] if load in loads else "-", published[load][name])
+            ),
+        )
+        for name, of in users.items()
+    ]
+
+
+def _requests(found: Report) -> list[tuple[str, ...]]:
+    own = {(each["application"], each["service"]): each for each in found["tables"]["9"]}
+    rows: list[tuple[str, ...]] = []
+    for each in found["published"]["9"]:
+        application, service = each["application"], each["service"]
+        mine, amounts_gb = own[application, service], (each["cores"], each["memory_gb"], each["limit_gb"])
+        rows.append((application, service, mine["cpu"], mine["memory"], *(f"{amount:g}" for amount in amounts_gb)))
+    return rows
+
+
+def _node_requests(found: Report) -> list[tuple[str, ...]]:
+    return [
+        (resource, who, *(f"{each:.1f}" for each in rows[resource]))
+        for resource in ("CPU", "memory")
+        for who, rows in (("", found["tables"]["11"]), (_PUBLISHED, found["published"]["11"]))
+    ]
+
+
+def _places(found: Report, run: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the nodes of each service; the published ones after the paper's rescheduler."""
     before, after = run["nodes"]["before"], run["nodes"]["after"]
-    return [(name, before.get(name, "-"), after.get(name, "-")) for name in sorted({*before, *after})]
+    published = found["published"]["10"]["nodes"]
+    place = {"low": 1, "high": 2}[run["load"]]
+
+    def of_paper(name: str, when: int) -> str:
+        return str(published[name][when]) if name in published else "-"
+
+    return [
+        (name, before.get(name, "-"), of_paper(name, 0), after.get(name, "-"), of_paper(name, place))
+        for name in sorted({*before, *after})
+    ]
 
 
 def _percent(share: float | None) -> str:
@@ -178,7 +278,14 @@ def _percent(share: float | None) -> str:
 
 
 def _target(each: Mapping[str, Any]) -> str:
+    runs = "" if each["runs"] == 1 else f" in {each['runs']} runs"
     if each["what"] == "failed requests":
-        return f"{each['load']} load: {each['value']} failed requests (target: none)"
+        return f"{each['load']} load: {each['value']} failed requests{runs} (target: none)"
     what = "traffic between nodes" if each["what"] == "traffic" else f"service time of {each['what']}"
-    return f"{each['load']} load: {what} {_percent(each['value'])} (target: at least {_percent(each['bound'])})"
+    if each["without"] is not None:
+        without = amounts.plural(each["without"], "run")
+        least = f"no worse than the worst of {without} without moves, {_percent(each['bound'])}"
+        return f"{each['load']} load: worst {what}{runs} {_percent(each['value'])} (target: {least})"
+    median = "" if each["runs"] == 1 else "median "
+    least = f"at least {_percent(each['bound'])}"
+    return f"{each['load']} load: {median}{what}{runs} {_percent(each['value'])} (target: {least})"

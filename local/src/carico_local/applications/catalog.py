@@ -168,7 +168,10 @@ def _hub() -> Application:
         name="hub",
         entry="hub-ingest",
         services=(
-            Service(name="hub-ingest", node=1, routes={"/": Route(work_ms=0.3, calls=(write(events),))}),
+            Service(
+                name="hub-ingest", node=1, memory_gb=0.25,
+                routes={"/": Route(work_ms=0.3, calls=(write(events),))},
+            ),
             Service(
                 name="hub-sink", node=1, kind=Kind.READER, reads=read(events), memory_gb=0.25,
                 routes={"/": Route(work_ms=0.3, calls=(Call(service="hub-tsdb", route="/write", request_bytes=500),))},

@@ -79,12 +79,12 @@ def _container(service: catalog.Service, choice: Choice) -> dict[str, Any]:
         "readinessProbe": {"tcpSocket": {"port": network.PORT}, "periodSeconds": 1, "timeoutSeconds": 5},
     }
     if choice.node_cores is not None:
-        container["resources"] = {"requests": _requests(service, choice.node_cores, choice.node_memory_bytes)}
+        container["resources"] = {"requests": requests(service, choice.node_cores, choice.node_memory_bytes)}
     return container
 
 
-def _requests(service: catalog.Service, node_cores: float, node_memory_bytes: float) -> Mapping[str, str]:
-    """Return table 9's requests, as the same share of a node."""
+def requests(service: catalog.Service, node_cores: float, node_memory_bytes: float) -> Mapping[str, str]:
+    """Return the paper's requests (table 9), as the same share of a node."""
     millicores = service.cores / catalog.NODE_CORES * node_cores * 1e3
     memory = service.memory_gb / catalog.NODE_GB * node_memory_bytes
     return {"cpu": f"{max(round(millicores), 1)}m", "memory": f"{max(round(memory / 2**20), 1)}Mi"}
