@@ -10,7 +10,7 @@ import click
 import orjson
 from rich import console, progress
 
-from carico_cli.evaluation import page, rescheduler, sharing, trace
+from carico_cli.evaluation import page, rasa, rescheduler, sharing, trace
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
@@ -25,6 +25,8 @@ PLAIN_LINE_EVERY_S = 5.0
 _FILE_MAX_BYTES = 2**24
 # What --rescheduler and --sharing leave out, in addition to each other.
 _OF_CLUSTERS = ("first_seed", "scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
+# Searches of --problem that --quick makes.
+_QUICK_SEARCH_S = 5.0
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
@@ -53,6 +55,10 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     "--rescheduler", is_flag=True, help="Run only the rescheduling algorithms, next to the published figures."
 )
 @click.option(
+    "--problem", type=click.Path(path_type=pathlib.Path), metavar="FILE",
+    help="--rescheduler: also the curve of a problem of the RASA dataset, such as M3.json.",
+)  # fmt: skip
+@click.option(
     "--sharing", is_flag=True, help="Run only several schedulers at a time: conflicts, retries and waiting times."
 )
 @click.option(
@@ -78,6 +84,8 @@ def command(context: settings.Context, /, **given: Any) -> int:
         return trace.run(given, _bytes(given["trace"], "a CSV file", most=trace.FILE_MAX_BYTES))
     if given["rescheduler"]:
         return _rescheduler(given)
+    if given["problem"] is not None:
+        raise errors.SettingsError("--problem: is for --rescheduler, which is not given")
     if given["sharing"]:
         return _sharing(given)
     selection = _selection(given)
@@ -101,9 +109,12 @@ def _shown_as(output: formats.Output, as_json: bytes, text: Callable[[], str]) -
 def _rescheduler(given: dict[str, Any]) -> int:
     _refuse(given, (*_OF_CLUSTERS, "sharing"), "--rescheduler runs its own problems and algorithms")
     report_folder.check(given["out"])
-    ticks = clock.SystemClock()
+    ticks, problem = clock.SystemClock(), given["problem"]
+    points = [each for each in rasa.POINTS if each.seconds <= _QUICK_SEARCH_S or not given["quick"]]
+    seeds = min(given["seeds"] or rasa.SEEDS, 1 if given["quick"] else rasa.SEEDS)
+    curve = None if problem is None else rasa.curve(problem, points=points, seeds=seeds, clock=ticks)
     found = rescheduler.run(rescheduler.selection(quick=given["quick"], runs=given["seeds"]), now_s=ticks.monotonic_s)
-    return _finish(given, "rescheduler", found, page=rescheduler.page, text=rescheduler.text)
+    return _finish(given, "rescheduler", found | {"rasa": curve}, page=rescheduler.page, text=rescheduler.text)
 
 
 def _sharing(given: dict[str, Any]) -> int:

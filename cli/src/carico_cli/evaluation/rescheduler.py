@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.evaluation import page as evaluation_page
+from carico_cli.evaluation import rasa
 from carico_cli.output import charts, formats, report
 from carico_core.numerics.rescheduling import compiled
 from carico_core.numerics.rescheduling.containers import generator
@@ -83,6 +84,8 @@ def _setting(found: Json) -> str:
 
 
 def _tables(found: Json) -> Iterator[evaluation_page.Table]:
+    if found["rasa"] is not None:
+        yield rasa.table(found["rasa"])
     yield evaluation_page.Table(
         "Table 7: costs in % of the present placement's, mean ± standard deviation (half the servers overloaded)",
         ("size", "algorithm", "cntc", "published", "coc", "published", "s", "published", "us/evaluation", "moved"),
@@ -200,6 +203,8 @@ def _orders(found: Json) -> list[str]:
 
 
 def _charts(found: Json) -> Iterator[tuple[charts.Chart, str]]:
+    if found["rasa"] is not None:
+        yield rasa.chart(found["rasa"]), "What is local once so many containers have moved."
     yield _front(found), "Figure 6: lexicographic points, and each run of ws-sa on the same problem."
     for size in found["sizes"]:
         runs = [each for each in found["figure_7"] if each["size"] == size and each["algorithm"] != study.THRESHOLD]
