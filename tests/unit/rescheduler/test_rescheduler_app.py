@@ -45,6 +45,29 @@ def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
     objects.run_fast(main())
 
 
+def test_a_change_that_does_not_last_moves_nothing() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            idle, busy = (pod_telemetry.PodLoad("*", tasks, 0.0, 2.0**20) for tasks in (0.5, 1.0))
+            made.loads["web"] = idle
+            rescheduler = made.start("a", "--every-s", "60")
+            made.report_every_s = 9.0
+            await asyncio.sleep(300.0)
+            assert rescheduler.rounds.rests == "no move pays"
+            # Nine tasks where six are too many: for two rounds, and then for good.
+            made.loads["web"] = busy
+            await asyncio.sleep(130.0)
+            assert rescheduler.rounds.rests.startswith("what would be moved did not pay by the readings of")
+            made.loads["web"] = idle
+            await asyncio.sleep(600.0)
+            assert rescheduler.rounds.rests == "no move pays" and made.on("node-a") == 9
+            made.loads["web"] = busy
+            await asyncio.sleep(400.0)
+            assert (made.on("node-a"), made.on("node-b")) == (6, 3)
+
+    objects.run_fast(main())
+
+
 def test_a_new_process_plans_once_every_agent_has_reported() -> None:
     """Before, of a Pod that talks with two others only the traffic with one may be known: it would go there."""
 

@@ -18,7 +18,8 @@ def plan(answer: Row, *, is_wide: bool) -> str:
     lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found), *_gaps(found)]
     lines += _left_out(found["left_out"], is_wide)
     lines += _skipped(found["skipped"], found["skipped_pods"], is_wide)
-    return "\n".join([*lines, "", *standing(answer)])
+    # What is planned now may still wait.
+    return "\n".join([*lines, "", *standing(answer), *(rests(answer) if found["moves"] else [])])
 
 
 def _moves(found: Row) -> list[str]:

@@ -79,6 +79,11 @@ class Planner:
 
     async def plan(self, asked: planning.Question) -> decision.Plan:
         """Return a plan for the cluster as it is now. Raises `NotReady`."""
+        _, plan = await self.planned(asked)
+        return plan
+
+    async def planned(self, asked: planning.Question) -> tuple[contexts.Context, decision.Plan]:
+        """Return the problem as it is now, and a plan for it. Raises `NotReady`."""
         parts = self._parts
         began_s = parts.clock.monotonic_s()
         await self._learn_lifetimes()
@@ -101,7 +106,7 @@ class Planner:
         plan = await self.aside(functools.partial(self._make, context, request))
         plan = dataclasses.replace(await self._checked(context, plan), gaps=gaps)
         self._show(plan, parts.clock.monotonic_s() - began_s)
-        return plan
+        return context, plan
 
     def _building(self) -> Callable[[], tuple[contexts.Context, clusters.Gaps]]:
         """Return what calculates the problem as it is now, from a copy of what is known."""

@@ -6,6 +6,7 @@ Each round makes a plan and carries it out move by move; the next round plans wi
 import asyncio
 import contextlib
 import dataclasses
+import functools
 
 from carico_core.domain import errors
 from carico_core.runtime.leadership import status
@@ -14,9 +15,10 @@ from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import asked_plans, instruments, journal, planner, reflection
 from carico_rescheduler import settings as setting
 from carico_rescheduler.context import movable, objects
+from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.plan import decision, planning
+from carico_rescheduler.plan import decision, lasting, planning
 
 # How soon a round that could not plan is repeated; and the first of a term, when agents and scheduler may not be there.
 SOON_S = 5.0
@@ -48,6 +50,7 @@ class Rounds:
         self.executor = parts.executor
         self.journal = parts.journal
         self.reflection = reflection.Reflection()
+        self._lasting = lasting.Lasting()
         self.last: decision.Plan | None = None
         # Why the last round moved nothing.
         self.rests = "no plan has been made yet"
@@ -65,6 +68,7 @@ class Rounds:
         while True:
             await self._parts.leadership.until(leads=True)
             self._recovered = False
+            self._lasting.forget()
             while self._parts.leadership.leads() and not self._is_stopping:
                 self._wake.clear()
                 pause_s = await self._round()
@@ -150,7 +154,9 @@ class Rounds:
             self.reflection.take_over(self.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
-        plan = self.last = await parts.planner.plan(asked or planning.Question())
+        context, plan = await parts.planner.planned(asked or planning.Question())
+        self.last = plan
+        has_not_lasted = await parts.planner.aside(functools.partial(self._lasts, context, plan))
         await self._reflect(plan)
         now_s = self._now_s
         if paused:
@@ -162,7 +168,16 @@ class Rounds:
                 return "the effect of the last plan is still to be measured"
             if self.reflection.rests(now_s):
                 return self.reflection.rests(now_s)
+            if has_not_lasted:
+                return has_not_lasted
         return await self._carry_out(plan) if plan.moves else plan.verdict
+
+    def _lasts(self, context: contexts.Context, plan: decision.Plan) -> str:
+        """Return why a plan rests on readings of the moment; note those of this round."""
+        now_s, rule = self._parts.clock.monotonic_s(), self._parts.settings.rule()
+        why = self._lasting.why_not(context, plan, rule, now_s) if plan.moves else ""
+        self._lasting.note(context, now_s)
+        return why
 
     async def _carry_out(self, plan: decision.Plan) -> str:
         """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""
@@ -185,6 +200,8 @@ class Rounds:
                 made.append(ended)
                 gain += move.gain
         finally:
+            if made:
+                self._lasting.forget()
             # Also if the API goes away in between: what was made takes effect, and is measured.
             self.reflection.made(plan, gain, plan.weights, self._now_s)
             self._parts.metrics.predicted.inc(max(gain, 0.0))

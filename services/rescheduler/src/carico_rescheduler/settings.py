@@ -72,8 +72,9 @@ class ReschedulerSettings:
         why="2,000 requests a second of 5 kB that wait .5 ms for the network: one request waits at any time",
     )  # fmt: skip
     most_moves: int = settings.setting(
-        10, help="maximum moves of a plan", minimum=1, maximum=1000, why="the next plan knows what they have changed"
-    )
+        20, help="maximum moves of a plan", minimum=1, maximum=1000,
+        why="the next plan knows what they have changed; in a full cluster, fewer may only lose",
+    )  # fmt: skip
     moves_per_hour: int = settings.setting(
         60, help="maximum moves in any hour", minimum=0, maximum=100_000, why="users notice restarts"
     )

@@ -92,6 +92,11 @@ def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
     assert "moves by itself, by surge" in found
 
 
+def test_a_plan_that_waits_says_for_what() -> None:
+    found = cluster_text.plan(planned() | {"rests": "it has not lasted"}, is_wide=False)
+    assert found.splitlines()[-1] == "at rest: it has not lasted"
+
+
 def test_without_moves_the_plan_says_why() -> None:
     found = cluster_text.plan(planned(overloaded=False), is_wide=False)
     assert found.startswith("nothing to move: no move pays")

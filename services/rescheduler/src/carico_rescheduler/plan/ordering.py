@@ -23,7 +23,7 @@ _ROOM_LEAST = 1.0
 # Below this, the gain of a move is rounding.
 _GAIN_LEAST = 1e-9
 # Steps of a way that first loses, and Pods that are tried for a detour: each is simulated.
-_WAY_MOST = 10
+_WAY_MOST = 20
 _TRIED_MOST = 16
 # Which detours are possible: (container, node) of each, or all.
 Detours: TypeAlias = Set[tuple[int, int]] | None

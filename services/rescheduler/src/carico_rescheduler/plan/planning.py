@@ -66,7 +66,7 @@ def without_others(
     refused: Sequence[decision.LeftOut],
 ) -> decision.Plan:  # fmt: skip
     """Return the plan with some of its moves alone: without the others they may gain less, or have no room."""
-    target = _placement(context, kept)
+    target = placement(context, kept)
     # The scheduler was asked about no other detour than those of the plan.
     index, place = _numbers(context)
     detours = {(index[each.pod.uid], place[each.target]) for each in kept if each.goes_on}
@@ -84,7 +84,7 @@ def describe(
 ) -> decision.Plan:  # fmt: skip
     """Return the plan of these moves, with the cluster before and after them."""
     problem = context.problem
-    after = _placement(context, moves)
+    after = placement(context, moves)
     between = model.cntc(problem, problem.present)
     return decision.Plan(
         moves=tuple(moves),
@@ -104,7 +104,7 @@ def describe(
     )
 
 
-def _placement(context: contexts.Context, moves: Sequence[decision.Move]) -> model.Ints:
+def placement(context: contexts.Context, moves: Sequence[decision.Move]) -> model.Ints:
     """Return the placement after these moves."""
     index, place = _numbers(context)
     after = context.problem.present.copy()

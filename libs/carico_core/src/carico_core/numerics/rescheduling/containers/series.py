@@ -4,8 +4,8 @@ A search with weights of the whole problem takes the traffic of one pair of many
 move that gains most, as long as one gains. Where none does, a series begins with each of the moves that lose least and
 goes on with the best move of any sign, each container once; of the series, the beginning is kept up to where it has
 gained most, if it has gained. So two saturated servers exchange containers, and several that talk go to another server
-together, though the first of them loses by that. Where no series gains, some random moves are made, and it begins
-again; what it reaches is kept if it is better.
+together, though the first of them loses by that. Where no series gains, some containers go to random servers, each with
+those that it exchanges most with, and it begins again; what it reaches is kept if it is better.
 
 Sources: Kernighan and Lin, "An efficient heuristic procedure for partitioning graphs" (1970), with single moves as by
 Fiduccia and Mattheyses (1982); iterated local search as by Lourenco, Martin and Stuetzle (2003).
@@ -21,7 +21,7 @@ from carico_core.numerics.rescheduling.containers import gains, model
 
 # Moves of a series, and series that are tried before a placement counts as the best that they reach.
 LENGTH, STARTS = 10, 64
-# How often it begins again, and the most random moves before that.
+# How often in a row it begins again without finding anything better, and the most random moves before that.
 SEARCHES, KICKED = 16, 10
 # Below this, a gain is rounding.
 _LEAST = 1e-9
@@ -59,14 +59,14 @@ def solve(
     random = np.random.default_rng(seed)
     table.improve(is_over)
     best, found = table.placed.copy(), {table.placed.tobytes(): table.placed.copy()}
-    for _ in range(SEARCHES):
-        if is_over():
-            break
+    in_vain = 0
+    while in_vain < SEARCHES and not is_over():
         table.restore(best)
         table.kick(random)
         table.improve(is_over)
         found[table.placed.tobytes()] = table.placed.copy()
-        best = min(best, table.placed.copy(), key=cost)
+        is_better = cost(table.placed) < cost(best) - _LEAST
+        best, in_vain = (table.placed.copy(), 0) if is_better else (best, in_vain + 1)
     costs = sorted((cost(each), key) for key, each in found.items())
     now = cost(groups.present)
     return [found[key][group] for each, key in costs if each < now - _LEAST]
@@ -120,12 +120,21 @@ class _Table:
                 self._at_rest.add(placed)
 
     def kick(self, random: np.random.Generator) -> None:
-        """Make some random moves."""
-        for _ in range(int(random.integers(2, KICKED + 1))):
+        """Make some random moves: a container goes to a random server, and those that it exchanges most with too.
+
+        Alone it would come back, or the next series would only bring it to where its partners are.
+        """
+        left = int(random.integers(2, KICKED + 1))
+        while left > 0:
             possible = np.flatnonzero(self.gains.ravel() > -np.inf)
-            if possible.size:
-                row, column = divmod(int(random.choice(possible)), self.gains.shape[1])
-                self._move(row, column)
+            if not possible.size:
+                return
+            row, column = divmod(int(random.choice(possible)), self.gains.shape[1])
+            together, server = [row, *self._talks.closest(row, left - 1)], int(self.columns[row, column])
+            for each in together:
+                for place in np.flatnonzero((self.columns[each] == server) & (self.gains[each] > -np.inf)).tolist():
+                    self._move(each, place)
+            left -= len(together)
 
     def restore(self, placement: model.Ints) -> None:
         """Go back to a placement."""
@@ -289,6 +298,13 @@ class _Pairs:
     def rows(self, unit: int) -> model.Ints:
         """Return the rows of a container's partners."""
         found: model.Ints = self._rows[self._row_first[unit] : self._row_first[unit + 1]]
+        return found
+
+    def closest(self, row: int, most: int) -> list[int]:
+        """Return the rows of the partners of a row with which it has the most weight."""
+        unit = int(self._table.units[row])
+        part = slice(self._row_first[unit], self._row_first[unit + 1])
+        found: list[int] = self._rows[part][np.argsort(-self._row_weight[part], kind="stable")[:most]].tolist()
         return found
 
     def between(self, row: int, server: int) -> float:
