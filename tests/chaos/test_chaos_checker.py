@@ -430,7 +430,7 @@ def look(command: str, target: str, out: str, *, code: int = 1, err: str = "") -
     "good_look",
     [look("status", "api", UNREADY), look("doctor", "api", WARNS, code=3), look("status", "", READY, code=0)],
 )
-def test_a_command_that_names_what_does_not_work_has_told_the_truth(good_look: history.Look) -> None:
+def test_a_command_that_names_what_does_not_work_is_no_violation(good_look: history.Look) -> None:
     found = good()
     found.looks.append(good_look)
     assert checker.check(found, LIMITS) == []
@@ -451,7 +451,7 @@ def test_a_command_that_hides_what_does_not_work_or_does_not_answer_is_named(bad
     found = good()
     found.looks.append(bad_look)
     (violation,) = checker.check(found, LIMITS)
-    assert violation.rule == "told" and said in violation.detail
+    assert violation.rule == "reported" and said in violation.detail
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def check(found: history.History, limits: Limits) -> list[Violation]:
         *_settled(seen, limits),
         *_plateau(found, limits),
         *_within_memory(found),
-        *_told(found),
+        *_reported(found),
     ]
 
 
@@ -383,7 +383,7 @@ def _of_one_age(
     return before, after
 
 
-def _told(found: history.History) -> Iterator[Violation]:
+def _reported(found: history.History) -> Iterator[Violation]:
     """Yield what commands did not show of a service that did not work, and what they did not answer at all."""
     for look in found.looks:
         subject = f"carico {look.command}, {look.target or 'at the end'}"
@@ -391,15 +391,15 @@ def _told(found: history.History) -> Iterator[Violation]:
             shown = json.loads(look.out)
         except json.JSONDecodeError:
             yield Violation(
-                rule="told", subject=subject, detail=f"exit code {look.code}: {look.out[-500:]!r} {look.err}"
+                rule="reported", subject=subject, detail=f"exit code {look.code}: {look.out[-500:]!r} {look.err}"
             )
             continue
         if "Traceback" in look.err:
-            yield Violation(rule="told", subject=subject, detail=look.err)
+            yield Violation(rule="reported", subject=subject, detail=look.err)
         if bool(look.code) != bool(look.target):
-            yield Violation(rule="told", subject=subject, detail=f"exit code {look.code}: {_troubles(look, shown)}")
+            yield Violation(rule="reported", subject=subject, detail=f"exit code {look.code}: {_troubles(look, shown)}")
         elif look.target and not any(look.target in each for each in _troubles(look, shown)):
-            yield Violation(rule="told", subject=subject, detail=f"it names only {_troubles(look, shown)}")
+            yield Violation(rule="reported", subject=subject, detail=f"it names only {_troubles(look, shown)}")
 
 
 def _troubles(look: history.Look, shown: Any) -> list[str]:

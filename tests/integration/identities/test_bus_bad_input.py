@@ -42,7 +42,7 @@ class Case:
     settings: buses.BusSettings
     kind: refusals.Kind
     words: tuple[str, ...]
-    # Settings of an agent that is let in; None: the server lets in nobody whom it should.
+    # Settings of an agent that is let in; None: the server lets in no client that it should.
     other: buses.BusSettings | None
 
 
@@ -215,7 +215,7 @@ async def test_a_server_that_is_too_old_is_named_with_its_version_and_the_one_ne
 
 
 async def check(case: Case, said: io.StringIO) -> None:
-    """Assert what a service, its metric and its page, and the doctor say, and that nobody else is disturbed."""
+    """Assert what a service, its metric and its page, and the doctor say, and that no other client is disturbed."""
     series = client_metrics.BusMetrics(registry := metrics.Metrics("test"))
     async with contextlib.AsyncExitStack() as stack:
         other = None

@@ -188,7 +188,7 @@ def _check_agreement(context: contexts.Context, name: str) -> None:
     for variable, value in expected.items():
         got = context.environ.get(variable)
         if got and got != value:
-            # The address of a bus contains its password, which each start makes afresh.
+            # The address of a bus contains its password, which is new at each start.
             shown, other = (each.rpartition("@")[2] if variable == NATS_URL else each for each in (value, got))
             if other == shown:
                 other = "that of an earlier start"

@@ -42,7 +42,7 @@ async def check(
     own = [(pod, item) for pod, item in pending if pod.scheduler_name in scheduler_names]
     waits = [(pod, item) for pod, item in own if _waits(pod)]
     long = [pod for pod, _ in waits if now_s - pod.created_at_s > waiting.LONG_S]
-    # Whoever has placed it: it holds room that CARICO's Pods wait for.
+    # Whichever scheduler has placed it: it holds room that CARICO's Pods wait for.
     stuck = [
         f"{pod.key} on {pod.node_name} ({why})"
         for pod, item in pending

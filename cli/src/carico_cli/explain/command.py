@@ -106,8 +106,8 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] == "bound" and is_asked and "containers" not in answer:
         await _add_containers(asker, answer)
     if answer["state"] == "bound":
-        told = await asker.rescheduling(namespace, name)
-        answer["rescheduler"] = told if told is not None and told["uid"] == answer.get("uid") else None
+        known = await asker.rescheduling(namespace, name)
+        answer["rescheduler"] = known if known is not None and known["uid"] == answer.get("uid") else None
     if answer.get("containers") and answer.get("phase") == "Pending":
         found = await asker.events(namespace, answer["uid"])
         if isinstance(found, str):

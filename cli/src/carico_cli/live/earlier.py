@@ -1,7 +1,7 @@
 """What was known before a connection began: of the same cluster, or of one that another has replaced under its name.
 
-Agents tell them apart: one that goes on has the boot that it had. What the bus keeps does not, since a NATS server that
-was killed has forgotten it, too.
+Agents distinguish them: one that goes on has the boot that it had. What the bus keeps does not, since a NATS server
+that was killed has forgotten it, too.
 """
 
 import dataclasses

@@ -62,7 +62,7 @@ class Record:
     why: str
     gain: float
     began_s: float
-    # The same in Unix nanoseconds: with the UID it tells moves apart, since one that failed may be tried again.
+    # The same in Unix nanoseconds: with the UID it identifies a move, since one that failed may be tried again.
     began_at_ns: int
     state: State = State.STARTING
     # The Pod's controller (`objects.KnownPod.controller`).

@@ -119,7 +119,7 @@ class Engine:
         return None if self.member is not None and not self.member.has_lease else self.term()
 
     def _announce(self) -> None:
-        """Tell the other schedulers for which Pods this one holds room, before any is evicted for them."""
+        """Announce for which Pods this scheduler holds room, before any is evicted for them."""
         if self.member is not None:
             self.member.announce()
 

@@ -35,7 +35,7 @@ OPEN_FOR_S = 60.0
 _FAILED = frozenset({"failed"})
 
 
-class _Wish(NamedTuple):
+class _Due(NamedTuple):
     """A condition to write."""
 
     reason: str
@@ -63,7 +63,7 @@ class Conditions:
         self._find = find
         self._may_write = may_write
         self._on_outcome = on_outcome
-        self._wishes = namespace_queue.NamespaceQueue[_Wish](WAITING_MAX)
+        self._due = namespace_queue.NamespaceQueue[_Due](WAITING_MAX)
 
     def note(self, waiting: queues.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
         """Queue the condition of a Pod if a change of it is due; return True if it was."""
@@ -78,7 +78,7 @@ class Conditions:
             notices.inherit(waiting, "condition", now_s, reasons)
         if not notices.is_due(waiting, "condition", now_s, reasons=reasons, again_s=math.inf):
             return False
-        lost = self._wishes.put(waiting.pod.namespace, waiting.pod.uid, _Wish(reason, text, waiting))
+        lost = self._due.put(waiting.pod.namespace, waiting.pod.uid, _Due(reason, text, waiting))
         if lost is not None:
             self._put_off(lost.waiting)
         return lost is None or lost.waiting is not waiting
@@ -86,15 +86,15 @@ class Conditions:
     async def write_forever(self) -> None:
         """Write conditions until cancelled."""
         while True:
-            await self._wishes.until_some()
+            await self._due.until_some()
             await self._pace.wait()
-            wish = self._wishes.take()
-            waiting = self._find(wish.waiting.pod.uid)
+            due = self._due.take()
+            waiting = self._find(due.waiting.pod.uid)
             if waiting is not None:
-                await self._write(waiting, wish)
+                await self._write(waiting, due)
             else:
                 # If its bind fails, it waits again.
-                self._put_off(wish.waiting)
+                self._put_off(due.waiting)
 
     def _reason(self, waiting: queues.Waiting, verdict: verdicts.Verdict, now_s: float) -> str | None:
         """Return the reason of the condition that the Pod should have; None: leave it as it is."""
@@ -105,13 +105,13 @@ class Conditions:
             after_s = max(after_s, OPEN_FOR_S)
         return UNSCHEDULABLE if now_s - waiting.since_s >= after_s else None
 
-    async def _write(self, waiting: queues.Waiting, wish: _Wish) -> None:
+    async def _write(self, waiting: queues.Waiting, due: _Due) -> None:
         pod = waiting.pod
         if not self._may_write():
             self._put_off(waiting)
             return
         condition = {
-            "type": api_objects.POD_SCHEDULED, "status": "False", "reason": wish.reason, "message": wish.text,
+            "type": api_objects.POD_SCHEDULED, "status": "False", "reason": due.reason, "message": due.text,
             **api_objects.observed(pod),
         }  # fmt: skip
         if not pod.unscheduled_reason:

@@ -1,6 +1,6 @@
 // What was known before a connection began: of the same cluster, or of one that another has replaced under its name.
-// Agents tell them apart: one that goes on has the boot that it had. What the bus keeps does not, since a NATS server that
-// was killed has forgotten it, too.
+// Agents distinguish them: one that goes on has the boot that it had. What the bus keeps does not, since a NATS server
+// that was killed has forgotten it, too.
 
 // Agents advertise once a second: of a cluster that goes on, one is heard by then.
 export const OTHER_AFTER_MS = 5000;

@@ -94,9 +94,9 @@ export class TrafficView {
     const { traffic, moves } = this.found;
     set(this.head, together(traffic));
     rows(this.links, traffic.links.slice(0, LINKS_SHOWN).map((each) => [`${each.one} ↔ ${each.other}`, format.quantity("network", each.rate)]));
-    const told = moves.ended.map((each) => [`${each.pod}: ${each.from} → ${each.to}`, moveWords(each, false)]);
-    if (moves.current) told.unshift([`${moves.current.pod}: ${moves.current.from} → ${moves.current.to}`, moveWords(moves.current, true)]);
-    rows(this.moves, told.length > 0 ? told : [[moves.paused ? `moves are ${moves.paused}` : "none since the rescheduler began to lead", ""]]);
+    const shown = moves.ended.map((each) => [`${each.pod}: ${each.from} → ${each.to}`, moveWords(each, false)]);
+    if (moves.current) shown.unshift([`${moves.current.pod}: ${moves.current.from} → ${moves.current.to}`, moveWords(moves.current, true)]);
+    rows(this.moves, shown.length > 0 ? shown : [[moves.paused ? `moves are ${moves.paused}` : "none since the rescheduler began to lead", ""]]);
     this.picture(traffic.links, moves.current);
   }
 

@@ -192,7 +192,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 class OneAtATime:
     """Does one piece of work at a time, and rests after each, for `rest` times as long as it took.
 
-    Whoever asks without end gets a share of 1 / (1 + rest) of the process.
+    A client that asks without end gets a share of 1 / (1 + rest) of the process.
     """
 
     def __init__(self, *, rest: float) -> None:

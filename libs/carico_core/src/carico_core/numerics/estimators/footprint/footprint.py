@@ -256,7 +256,7 @@ class Footprint:
                     found.setdefault(name, {})[dim] = evidence
         if len(found) <= messages.REPORTED_MOST:
             return found
-        # Here, so that the node subtracts from the cluster's evidence what it has told, and no more.
+        # Here, so that the node subtracts from the cluster's evidence what it has reported, and no more.
         kept = names.largest({name: counted.get(name, 0) for name in found}, messages.REPORTED_MOST)
         return {name: found[name] for name in kept}
 

@@ -9,9 +9,9 @@ from carico_core.domain import usage
 from carico_core.wire import fields as bounds
 from carico_core.wire.kubernetes import object_fields as fields
 
-# Enough to tell images apart: two different ones have the same digest once in 2^64.
+# Enough to distinguish images: two different ones have the same digest once in 2^64.
 _DIGITS = 16
-# Enough to tell the containers of a Pod apart: hex digits of 64, as in the names of their cgroups.
+# Enough to distinguish the containers of a Pod: hex digits of 64, as in the names of their cgroups.
 ID_CHARS = 12
 # Bounds of the cache: Pods of one template share it.
 _MOST = 4096
