@@ -17,6 +17,7 @@ from carico_core.wire import subjects
 from carico_scheduler.engine import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
+from carico_scheduler.sharing import member
 from tests.tools.memory import memory_kube, memory_objects
 from tests.unit.scheduler import objects
 
@@ -128,13 +129,20 @@ class World:
         return engine.Engine(
             parts.EngineParts(
                 policy=self._rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
-                metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0, **self.more(index, counted),
-            )
+                metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0, **self.more(index),
+            ),
+            share=self.share(index, counted),
         )  # fmt: skip
 
-    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+    def more(self, index: int) -> dict[str, Any]:
         """Further parts of an engine."""
         return {}
+
+    def share(
+        self, index: int, counted: instruments.Instruments
+    ) -> Callable[[engine.Engine], member.Member] | None:  # fmt: skip
+        """What makes an engine a member; None: it decides alone."""
+        return None
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""

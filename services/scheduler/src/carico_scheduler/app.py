@@ -86,7 +86,7 @@ class Scheduler:
             on_record=counted.count_rejections, on_drop=counted.lost_records.inc,
         )  # fmt: skip
         parts = self._make_parts(settings, counted, tracer)
-        self.engine = engine.Engine(parts)
+        self.engine = engine.Engine(parts, share=self._make_member if self._is_shared else None)
         self._rosters = rosters.Rosters(
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_rosters.inc,
             is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
@@ -114,7 +114,6 @@ class Scheduler:
             event_after_s=settings.event_after_s, gang_timeout_s=settings.gang_timeout_s,
             conditions_per_s=settings.conditions_per_s, opportunistic=settings.opportunistic,
             term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=self._clock),
-            share=self._make_member if self._is_shared else None,
         )  # fmt: skip
 
     @property

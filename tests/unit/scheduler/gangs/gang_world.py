@@ -17,7 +17,7 @@ class GangWorld(world.World):
         super().__init__(seed=seed, engines=engines, fault_share=fault_share, room=room)
         self.pod_s = FOREVER
 
-    def more(self, index: int, counted: Any) -> dict[str, Any]:
+    def more(self, index: int) -> dict[str, Any]:
         """Only the leader decides; each change of it begins a new term."""
         return {"term": lambda: 1 if index == self.leader else None, "gang_timeout_s": 20.0}
 

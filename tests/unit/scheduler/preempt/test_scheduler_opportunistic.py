@@ -12,7 +12,6 @@ from carico_core.runtime.process import settings
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import settings as setting
-from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
 from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
@@ -30,7 +29,7 @@ class Idle(world.World):
     # None: the node has not measured the class.
     held_cores: float | None = 1.0
 
-    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+    def more(self, index: int) -> dict[str, Any]:
         return {"opportunistic": IDLE}
 
     def advertise(self, node: str, capacity: float, pods: int, covers: frozenset[str]) -> None:

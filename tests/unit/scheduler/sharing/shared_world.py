@@ -153,13 +153,23 @@ class SharedWorld(world.World):
         finally:
             self.clock = before
 
-    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+    def more(self, index: int) -> dict[str, Any]:
+        """The term of a member."""
+
+        def term() -> int | None:
+            member_of = self.engines[index].member
+            assert member_of is not None
+            return member_of.term()
+
+        return {"term": term}
+
+    def share(self, index: int, counted: instruments.Instruments) -> Callable[[engine.Engine], member.Member]:
         """Makes the engine a member."""
         self.counted.append(counted)
         self.connections.append(Connection(self.hub, random.Random(100 + index), self.lost_share))
         self.leases.append(Lease(self, index))
 
-        def share(one: engine.Engine) -> member.Member:
+        def make(one: engine.Engine) -> member.Member:
             return member.Member(
                 parts.MemberParts(
                     replica=f"scheduler-{index}", boot=f"{index:016x}", state=one.state, api=self.kube,
@@ -171,12 +181,7 @@ class SharedWorld(world.World):
                 )
             )  # fmt: skip
 
-        def term() -> int | None:
-            member_of = self.engines[index].member
-            assert member_of is not None
-            return member_of.term()
-
-        return {"share": share, "term": term}
+        return make
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine and of its member."""

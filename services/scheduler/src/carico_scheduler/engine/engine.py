@@ -7,6 +7,7 @@ event loop, between two awaits, so that a cycle sees it whole.
 import asyncio
 import contextlib
 import math
+from collections.abc import Callable
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
@@ -49,7 +50,10 @@ COMMITTED_MOST_S = 0.05
 class Engine:
     """One scheduler: the informers, `decide_forever` and `report_forever` run at the same time."""
 
-    def __init__(self, parts: engine_parts.EngineParts) -> None:
+    def __init__(
+        self, parts: engine_parts.EngineParts, *, share: Callable[["Engine"], member.Member] | None = None
+    ) -> None:
+        """`share` makes this scheduler one of several that decide at the same time; None: it decides alone."""
         self._parts = parts
         self._clock = parts.clock
         self._metrics = parts.metrics
@@ -61,7 +65,7 @@ class Engine:
         self._wake = asyncio.Event()
         # When the loop is to turn for advertisements that have arrived; None: none have since it last turned.
         self._wake_due: asyncio.TimerHandle | None = None
-        self.member = None if parts.share is None else parts.share(self)
+        self.member = None if share is None else share(self)
         self.starter = starter.Starter(
             parts, self.state, notices=notifier, member=self.member, term=self.term, wake=self._wake.set
         )

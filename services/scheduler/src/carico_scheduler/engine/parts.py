@@ -3,17 +3,13 @@
 import dataclasses
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from carico_core.runtime.kube import api_actions, informer, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
-from carico_scheduler.sharing import member
-
-if TYPE_CHECKING:
-    from carico_scheduler.engine import engine
 
 
 class Kube(api_actions.BindApi, informer.ListerWatcher, paged_lists.Api, Protocol):
@@ -43,5 +39,3 @@ class EngineParts:
     term: Callable[[], int | None] = lambda: 0
     # None: nothing is traced.
     traces: pod_traces.PodTraces | None = None
-    # Makes this scheduler one of several that decide at the same time; None: it decides alone, in its terms.
-    share: Callable[["engine.Engine"], member.Member] | None = None
