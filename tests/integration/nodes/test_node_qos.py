@@ -10,7 +10,10 @@ import pytest
 
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group
+from carico_recommender.admission import review
 from tests.integration.nodes import node_site
+from tests.unit.recommender import learnt
+from tests.unit.recommender.admission import test_admission_review as reviews
 
 pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
 # capability.h; /proc/PID/status has the mask.
@@ -110,6 +113,29 @@ def test_two_pods_that_spin_share_their_nodes_quota_as_they_asked(site: node_sit
     assert (wanted := weighs(much) / weighs(little)) > 2.5
     assert wanted / 2 < used[0] / used[1] < wanted * 2, used
     remove(site, "much", "little")
+
+
+def test_a_server_with_its_learnt_request_gets_its_share_next_to_pods_without(site: node_site.NodeSite) -> None:
+    """20 requests of 1 ms a second are recommended 25m; the webhook sets that, the node makes a weight of it."""
+    result, found = reviews.ask(reviews.pod(), learnt.recommended(cpu=0.025))
+    assert result is review.Result.SET
+    given = {"resources": found["spec"]["containers"][0]["resources"]}
+    names = [f"busy-{number}" for number in range(6)]
+    pods = [site.run(name, sys.executable, "-S", "-c", SPIN, securityContext=ROOT) for name in names]
+    # It asks for as much as it can get: what it would wait for.
+    server = group_of(site, site.run("server", sys.executable, "-S", "-c", SPIN, container=given, securityContext=ROOT))
+    busy = [group_of(site, pod) for pod in pods]
+    every = [server, *busy]
+    site.until(lambda: all(cpu_s(each) > 0.02 for each in every), "all to spin")
+    before = [cpu_s(each) for each in every]
+    site.until(lambda: sum(map(cpu_s, every)) - sum(before) > 1.0, "a CPU second")
+    used = [cpu_s(each) - earlier for each, earlier in zip(every, before, strict=True)]
+    # On v1 25 of 37 shares, on v2 a weight of 6 of 12: at least as much as all the others together.
+    assert weighs(server) == expected(25)
+    wanted = weighs(server) / sum(map(weighs, busy))
+    assert wanted >= 1.0
+    assert used[0] / sum(used[1:]) > wanted / 2, used
+    remove(site, "server", *names)
 
 
 @pytest.mark.skipif(least_adj() > 0, reason="what runs here may not go below its own oom_score_adj")
