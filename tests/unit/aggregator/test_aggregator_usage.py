@@ -339,7 +339,7 @@ def test_classes_are_bounded_between_two_expirations_too() -> None:
     take(known, of_classes("node-0", {PI: used()}))
     for number in range(50):
         take(known, of_classes(f"node-{number}", {f"Job/crowd/{number}-{each}": used() for each in range(100)}))
-        assert len(known) <= usages.HELD_MOST
+        assert len(known) <= usages.CLASSES_HELD_MOST
     # Others' are not forgotten for it.
     assert PI in known.names()
     assert known.running()[PI] == 1

@@ -5,6 +5,7 @@ import functools
 import math
 
 from carico_core.domain import cluster, names
+from carico_core.numerics.estimators import base
 from carico_twin.nodes import work as works
 
 
@@ -95,5 +96,5 @@ def api_node(index: int, *, cores: float, size: float) -> cluster.Node:
     return cluster.Node(
         name=node_name(index), uid=str(index), labels={}, taints=(), unschedulable=False,
         ready=True, deleting=False, allocatable_cores=cores, allocatable_bytes=size,
-        pod_limit=cluster.DEFAULT_POD_LIMIT,
+        pod_limit=base.DEFAULT_POD_LIMIT,
     )  # fmt: skip

@@ -23,7 +23,7 @@ FORGET_S = 8 * 24 * 3600.0
 # Each takes 9 kB for each set of images; of more, the namespaces with most of them lose those seen longest ago.
 CLASSES_MOST = 1000
 # More are not waited for: on 5,000 nodes, Pods with classes of their own would fill the memory between two expirations.
-HELD_MOST = 2 * CLASSES_MOST
+CLASSES_HELD_MOST = 2 * CLASSES_MOST
 RUNNING_S = versions.RUNNING_S
 # An agent that starts reads 12 Pods a second: with this all of a node.
 AGAIN_S = 60.0
@@ -126,7 +126,7 @@ class Usages:
         new = held.take(report, now_s)
         for name, found in report.classes.items():
             self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
-        if len(self._classes) > HELD_MOST:
+        if len(self._classes) > CLASSES_HELD_MOST:
             self._forget_old(now_ns)
 
     def expire(self, *, now_ns: int, now_s: float) -> None:

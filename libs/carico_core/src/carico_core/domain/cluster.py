@@ -8,8 +8,6 @@ from typing import NamedTuple
 from carico_core.domain import constraints as limits
 from carico_core.domain import gangs, selectors, usage
 
-# Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
-DEFAULT_POD_LIMIT = 110
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 # Effects of taints: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 _REFUSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})

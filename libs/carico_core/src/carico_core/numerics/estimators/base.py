@@ -22,7 +22,7 @@ Evidence: TypeAlias = tuple[float, float]
 # the kernel kills a process. For other dimensions, for which no measurements exist, it is lower.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.77, "memory": 0.95}
 OTHER_CEILING = 0.9
-# The kubelet's default maxPods.
+# The kubelet's default maxPods: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
 # In Pods. On an idle cluster the footprint is almost 0 and the signal almost infinite; no node runs more than this.
 CAPACITY_CAP = 1000.0
