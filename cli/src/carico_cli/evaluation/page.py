@@ -1,7 +1,6 @@
 """The report as one HTML file: verdicts, tables and charts. It loads nothing from elsewhere."""
 
 import html
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ _COLUMNS = (
     ("peak_memory_share", "peak memory", 2), ("contended_share", "server contended", 3),
     ("load_per_core_spread", "load spread", 2),
 )  # fmt: skip
-Row = tuple[str, Sequence[str]]
 
 
 class Table(NamedTuple):
@@ -75,74 +73,51 @@ def _runs(found: Json) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Row]) -> str:
-    """Return a table; a row is a CSS class and its cells, of which numbers are aligned right."""
-    titles = "".join(
-        f"<th{'' if place == 0 else ' class=n'}>{html.escape(each)}</th>" for place, each in enumerate(head)
-    )
-    body = "".join(
-        f'<tr class="{kind}">'
-        + "".join(f"<td{_align(place, each)}>{each}</td>" for place, each in enumerate(cells))
-        + "</tr>"
-        for kind, cells in rows
-    )
-    return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
-
-
 def folded(tables: Iterable[Table], *, ours: str = "") -> Iterator[tuple[str, str]]:
     """Yield title and HTML of tables, for a page's details; rows with the cell `ours` are marked."""
     for each in tables:
-        rows = [("ours" if ours in row else "", [html.escape(cell) for cell in row]) for row in each.rows]
-        yield each.title, table(each.head, rows)
-
-
-_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.-]+(</small>)?)?|-|-? ?<small>.*</small>")
-
-
-def _align(place: int, cell: str) -> str:
-    return " class=n" if place and _NUMBER.fullmatch(cell) else ""
+        marked = {place for place, row in enumerate(each.rows) if ours and ours in row}
+        yield each.title, report.table(each.head, each.rows, ours=marked)
 
 
 def _interval(found: Sequence[Any], digits: int) -> str:
     mean, half, _ = found
-    return formats.number(mean, digits) + ("" if half is None else f" <small>± {formats.number(half, digits)}</small>")
+    more = "" if half is None else f" <small>± {formats.number(half, digits)}</small>"
+    return report.Html(formats.number(mean, digits) + more)
 
 
 def _summaries(found: Json) -> str:
     if not found["summaries"]:
         return ""
-    rows: list[Row] = [
+    rows = [
         (
-            "ours" if name == found["default"] else "",
-            (
-                html.escape(name) + (" (default)" if name == found["default"] else ""),
-                formats.number(each["job_s"]),
-                formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
-                html.escape(", ".join(each["unfinished"])),
-            ),
+            name + (" (default)" if name == found["default"] else ""), formats.number(each["job_s"]),
+            formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
+            ", ".join(each["unfinished"]),
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
     head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
-    return f"<p>Geometric means.</p>{table(head, rows)}"
+    return f"<p>Geometric means.</p>{report.table(head, rows, ours=_ours(found['summaries'], found['default']))}"
+
+
+def _ours(names: Iterable[str], default: str) -> set[int]:
+    """Return which of the names is the default."""
+    return {place for place, name in enumerate(names) if name == default}
 
 
 def _targets(found: Json) -> str:
     if not found["targets"]:
         return ""
     known = [each for each in found["targets"] if each["verdict"] != "unknown"]
-    rows: list[Row] = [
+    rows = [
         (
-            "",
-            (
-                html.escape(each["name"]), formats.number(each["value"], 3), formats.number(each["bound"], 3),
-                html.escape(each["unit"]),
-                f'<span class="{each["verdict"]}">{each["verdict"]}</span>', html.escape(each["detail"]),
-            ),
+            each["name"], formats.number(each["value"], 3), formats.number(each["bound"], 3), each["unit"],
+            report.Html(f'<span class="{each["verdict"]}">{each["verdict"]}</span>'), each["detail"],
         )
         for each in known
     ]  # fmt: skip
-    shown = table(("", "measured", "at most", "", "", ""), rows) if rows else ""
+    shown = report.table(("", "measured", "at most", "", "", ""), rows) if rows else ""
     note = f"<p>{left}</p>" if (left := text.not_measured(found)) else ""
     return f"{shown}{note}"
 
@@ -154,26 +129,17 @@ def _figures(drawn: Iterator[plots.Plot]) -> str:
 _WORDS = {True: '<span class="yes">reproduced</span>', False: '<span class="no">not reproduced</span>', None: "not run"}
 
 
-def _verdict(shape: Json) -> str:
-    return '<span class="yes">better</span>' if shape["better"] else _WORDS[shape["reproduced"]]
+def _verdict(shape: Json) -> report.Html:
+    return report.Html('<span class="yes">better</span>' if shape["better"] else _WORDS[shape["reproduced"]])
 
 
 def _shapes(found: Json) -> str:
     if not found["shapes"]:
         return ""
-    rows: list[Row] = [
-        (
-            "",
-            (
-                html.escape(each["says"]), html.escape(each["mode"]), _verdict(each),
-                html.escape(each["detail"]),
-            ),
-        )
-        for each in found["shapes"]
-    ]  # fmt: skip
+    rows = [(each["says"], each["mode"], _verdict(each), each["detail"]) for each in found["shapes"]]
     left = "".join(f"<li>{html.escape(each)}</li>" for each in found["not_in_the_twin"])
     return (
-        f"{table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
+        f"{report.table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
         f"{_not_run(found)}"
     )
 
@@ -181,13 +147,13 @@ def _shapes(found: Json) -> str:
 def _not_run(found: Json) -> str:
     """Return the published tables for which the twin has no numbers."""
     head = ("server latency, ms", "min", "p50", "p90", "p95", "p99", "max")
-    latency = table(
-        head, [("", (name, *(f"{v:.2f}" for v in row))) for name, row in found["server_latency_ms"].items()]
+    latency = report.table(
+        head, [(name, *(f"{v:.2f}" for v in row)) for name, row in found["server_latency_ms"].items()]
     )
     overhead = found["agent_overhead_percent"]
-    agents = table(
+    agents = report.table(
         ("increase of the job time by agents, %", *(f"{pods} Pods" for pods in overhead)),
-        [("", ("published", *(f"{mean:+.2f} ± {sd:.2f}" for mean, sd in overhead.values())))],
+        [("published", *(f"{mean:+.2f} ± {sd:.2f}" for mean, sd in overhead.values()))],
     )
     return latency + agents
 
@@ -199,50 +165,42 @@ def _with_sd(each: Json) -> str:
 def _calibration(found: Json) -> str:
     if not found["calibration"]:
         return ""
-    rows: list[Row] = [
+    rows = [
         (
-            "",
-            (
-                f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
-                html.escape(each["contender"]), html.escape(each["twin_contender"]), _with_sd(each),
-                _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}",
-                html.escape(each["where"]),
-            ),
+            f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
+            each["contender"], each["twin_contender"], _with_sd(each),
+            _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}", each["where"],
         )
         for each in found["calibration"]
     ]  # fmt: skip
-    errors: list[Row] = [
-        ("", (html.escape(name), f"{each['mean']:.1%}", f"{each['largest']:.1%}", f"{each['numbers']:.0f}"))
+    errors = [
+        (name, f"{each['mean']:.1%}", f"{each['largest']:.1%}", f"{each['numbers']:.0f}")
         for name, each in found["calibration_errors"].items()
     ]
+    head = ("", "published with", "twin with", "published", "twin", "difference", "where")
     return (
         "<p>A node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
         "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
-        f"{table(('error', 'mean', 'largest', 'numbers'), errors)}"
-        f"<details><summary>All published numbers</summary>"
-        f"{table(('', 'published with', 'twin with', 'published', 'twin', 'difference', 'where'), rows)}</details>"
+        f"{report.table(('error', 'mean', 'largest', 'numbers'), errors)}"
+        f"<details><summary>All published numbers</summary>{report.table(head, rows)}</details>"
     )
 
 
 def _ablation(found: Json) -> str:
     if not found["ablation"]:
         return ""
-    rows: list[Row] = [
+    rows = [
         (
-            "",
-            (
-                html.escape(each["name"]), formats.number(each["total"]["job_s"]),
-                formats.number(each["total"]["slowdown"], 3),
-                formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
-                formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
-                html.escape(", ".join(each["total"]["unfinished"])),
-            ),
+            each["name"], formats.number(each["total"]["job_s"]), formats.number(each["total"]["slowdown"], 3),
+            formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
+            formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
+            ", ".join(each["total"]["unfinished"]),
         )
         for each in found["ablation"]
     ]  # fmt: skip
     head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
             "bound without room", "not finished")  # fmt: skip
-    return f"<p>Ratios to the default with the same seeds; above 1 is worse.</p>{table(head, rows)}"
+    return f"<p>Ratios to the default with the same seeds; above 1 is worse.</p>{report.table(head, rows)}"
 
 
 def _faults(found: Json) -> str:
@@ -261,17 +219,14 @@ def _scenarios(found: Json) -> str:
 
 def _cells(cells: Json, ours: str) -> str:
     shown = [column for column in _COLUMNS if any(cell["figures"][column[0]][0] is not None for cell in cells.values())]
-    rows: list[Row] = [
+    rows = [
         (
-            "ours" if name == ours else "",
-            (
-                html.escape(name) + _unfinished(cell["finished"]),
-                *(_interval(cell["figures"][key], digits) for key, _, digits in shown),
-            ),
+            report.Html(html.escape(name) + _unfinished(cell["finished"])),
+            *(_interval(cell["figures"][key], digits) for key, _, digits in shown),
         )
         for name, cell in cells.items()
-    ]  # fmt: skip
-    return table(("", *(title for _, title, _ in shown)), rows)
+    ]
+    return report.table(("", *(title for _, title, _ in shown)), rows, ours=_ours(cells, ours))
 
 
 def _unfinished(finished: float) -> str:
@@ -281,9 +236,6 @@ def _unfinished(finished: float) -> str:
 
 def _schedulers(found: Json) -> str:
     ran = {name for cells in found["scenarios"].values() for name in cells}
-    rows: list[Row] = [
-        ("", (html.escape(name), html.escape(says).replace("`", "")))
-        for name, says in found["schedulers"].items()
-        if name in ran or not ran
-    ]
-    return table(("", ""), rows)
+    return report.table(
+        (), [(name, says.replace("`", "")) for name, says in found["schedulers"].items() if name in ran or not ran]
+    )

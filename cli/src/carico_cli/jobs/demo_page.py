@@ -97,11 +97,7 @@ def _sentence(found: Report) -> str:
 
 
 def _table(found: Report) -> str:
-    body = "".join(
-        f'<tr><td>{html.escape(name)}</td><td class="n">{html.escape(value)}</td><td>{verdict}</td></tr>'
-        for name, value, verdict in _rows(found)
-    )
-    return f"<table>{body}</table>"
+    return report.table((), [(name, value, report.Html(verdict)) for name, value, verdict in _rows(found)])
 
 
 def _rows(found: Report) -> list[tuple[str, str, str]]:

@@ -8,11 +8,12 @@ import contextlib
 import dataclasses
 import html
 import pathlib
+import re
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -21,6 +22,7 @@ from carico_core.domain import errors
 
 # Larger than any report: a demo's takes half a megabyte.
 TRIED_BYTES = 4 * 2**20
+_TAG = re.compile(r"<[^>]*>")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2340; --paper: #ffffff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
 @media screen and (prefers-color-scheme: dark) {
@@ -111,15 +113,27 @@ def document(page: Page, *, style: str = "") -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """Return a table; columns from number `texts` on are aligned right."""
+class Html(str):
+    """HTML: a cell that is not escaped."""
 
-    def line(row: Sequence[str], tag: str) -> str:
-        kinds = (("" if place < texts else ' class="n"', cell) for place, cell in enumerate(row))
-        return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for kind, cell in kinds) + "</tr>"
+    __slots__ = ()
 
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="wide"><table>{line(head, "th")}{body}</table></div>'
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1, ours: Container[int] = ()) -> str:
+    """Return a table; from column `texts` on, those without words are aligned right. `ours`: rows that are marked."""
+    rows = list(rows)
+    words = {place for row in rows for place, cell in enumerate(row) if _TAG.sub("", cell)[:1].isalpha()}
+
+    def line(row: Sequence[str], tag: str, kind: str = "") -> str:
+        cells = (
+            f"<{tag}{'' if place < texts or place in words else ' class=n'}>"
+            f"{cell if isinstance(cell, Html) else html.escape(cell)}</{tag}>"
+            for place, cell in enumerate(row)
+        )
+        return f"<tr{kind}>{''.join(cells)}</tr>"
+
+    body = "".join(line(row, "td", " class=ours" if place in ours else "") for place, row in enumerate(rows))
+    return f'<div class="wide"><table>{line(head, "th") if any(head) else ""}{body}</table></div>'
 
 
 def figure(svg: str, caption: str) -> str:

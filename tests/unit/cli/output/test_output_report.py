@@ -44,3 +44,17 @@ def test_a_full_disk_is_found_before_the_work_begins(tmp_path: pathlib.Path, mon
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(errors.EnvironmentUnfit, match="No space left on device"):
         report_folder.check(tmp_path)
+
+
+def test_a_table_escapes_text_and_aligns_numbers() -> None:
+    rows = [("a<b", "1.5 s", "met", report_folder.Html("2 <small>± 1</small>")), ("c", "-", "missed", "12")]
+    assert report_folder.table(("who", "time", "so", "n"), rows, ours={1}) == (
+        '<div class="wide"><table>'
+        "<tr><th>who</th><th class=n>time</th><th>so</th><th class=n>n</th></tr>"
+        "<tr><td>a&lt;b</td><td class=n>1.5 s</td><td>met</td><td class=n>2 <small>± 1</small></td></tr>"
+        "<tr class=ours><td>c</td><td class=n>-</td><td>missed</td><td class=n>12</td></tr>"
+        "</table></div>"
+    )
+    assert report_folder.table((), [("1", "2")], texts=2) == (
+        '<div class="wide"><table><tr><td>1</td><td>2</td></tr></table></div>'
+    )

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from carico_core.domain import amounts
 from carico_twin import catalogue
 from carico_twin.evaluate import contenders, study, tables
 
@@ -105,7 +106,7 @@ def _over_all(facts: _Facts) -> Iterator[Target]:
     best = {plan: facts.best_kube(plan) for plan in plans}
     ours = tables.summary(facts.found, dict.fromkeys(plans, facts.ours))
     kube = tables.summary(facts.found, best)
-    count = f"{ours.scenarios} scenarios"
+    count = amounts.plural(ours.scenarios, "scenario")
     yield Target(
         name="all scenarios: geometric-mean job time, against kube-scheduler's best in hindsight",
         value=ours.job_s, bound=kube.job_s, unit="s", detail=count,
