@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, constraints, decision, messages
+from carico_core.domain import cluster, constraints, decision, messages, selectors
 from carico_scheduler.decide import cycle, cycle_scores, masks
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import fleet
@@ -266,6 +266,32 @@ def test_host_ports_and_disks_of_a_nominee_go_to_no_pod_that_comes_after_it(limi
     assert placed(low[0], objects.make_pod("high", priority=9, constraints=limits)) == {"high": "a", "low-0": "b"}
 
 
+def test_a_nominee_counts_for_the_spread_of_pods_that_come_after_it_as_long_as_it_may_not_come() -> None:
+    app = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
+    zones = constraints.Spread(namespace="default", topology_key="zone", selector=app, max_skew=1)
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(4):
+        name = f"node-{index}"
+        nodes.put_node(objects.make_node(name, labels={"zone": f"z{index % 2}"}), reservations.Load())
+        nodes.put_advertisement(objects.make_advertisement(name, 9.0 - index), NOW_S)
+
+    def placed(count: int, *nominee_slots: int) -> list[str]:
+        limits = constraints.Constraints(spreads=(zones,))
+        source, held = queue.Queue(random.Random(0)), []
+        for index in range(count):
+            source.offer(objects.make_pod(f"low-{index}", labels={"app": "web"}, constraints=limits), NOW_S)
+        for slot in nominee_slots:
+            wanted = objects.make_pod(f"nominee-{slot}", priority=5, labels={"app": "web"}, constraints=limits)
+            held.append(cycle.Nominee(wanted.uid, queue.key_of(wanted), slot, demands.demand_of(wanted), wanted))
+        outcome = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=10, nominees=held)
+        return [each.row.node.labels["zone"] for each in outcome.placed]
+
+    assert placed(1) == ["z0"], "where most room is"
+    assert placed(1, 2) == ["z1"], "the nominee fills z0, and would not fit there after this one"
+    assert placed(3, 2) == ["z1", "z0", "z1"], "the emptier zone with the nominee and without it"
+    assert placed(1, 2, 3) == ["z0"], "any zone fits, whether the two come or not"
+
+
 def test_no_node_is_scored_for_each_of_many_demands_while_the_cluster_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     scored, real = [], masks.NodeMasks.of
 
@@ -287,9 +313,9 @@ def test_demands_that_fit_nowhere_cost_later_placements_nothing(monkeypatch: pyt
     """The scores of each were kept to the end of the cycle, and brought up to date after each placement."""
     updated, real = [], scoring.Scores.update
 
-    def counted(each: scoring.Scores, *args: object) -> None:
+    def counted(each: scoring.Scores, *args: object) -> bool:
         updated.append(each)
-        real(each, *args)  # type: ignore[arg-type]  # as it was called
+        return real(each, *args)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(scoring.Scores, "update", counted)
     source = queue.Queue(random.Random(0))

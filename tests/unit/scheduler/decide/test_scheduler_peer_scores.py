@@ -13,6 +13,7 @@ from carico_core.domain import cluster
 from carico_scheduler.decide import cycle
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue, reservations
 from carico_scheduler.rules import policy, preferences
 from tests.unit.scheduler import objects
@@ -105,6 +106,18 @@ def test_a_preference_over_nodes_is_computed_once_for_all_pods_of_a_cycle(monkey
     placed = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=30).placed
     assert collections.Counter(each.row.slot for each in placed).most_common(1)[0][1] == 2, "nodes fill up meanwhile"
     assert len(computed) == 1
+
+
+def test_a_taint_costs_no_second_set_of_scores() -> None:
+    """With one such node each placement brought two scores up to date, for all Pods that do not tolerate it."""
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(20):
+        taints = (taint("a"),) if index in (3, 7) else ()
+        nodes.put_node(objects.make_node(f"node-{index}", taints=taints), reservations.Load())
+        nodes.put_advertisement(objects.make_advertisement(f"node-{index}", 2.0), NOW_S)
+    found = cycle.Cycle(nodes.policy).explain(nodes.snapshot(NOW_S), demands.Demand())
+    assert isinstance(found, scoring.Scores)
+    assert found.values[3] == found.values[7] == 0.5 * found.values[0]
 
 
 @hypothesis.settings(max_examples=100, deadline=None)

@@ -47,6 +47,20 @@ def test_a_labels_values_are_numbered_and_summed_over() -> None:
     assert not domains.having(()).any()
 
 
+def test_what_is_derived_from_all_nodes_is_computed_again_after_a_node_has_changed() -> None:
+    nodes: list[cluster.Node | None] = [node("a"), node("b")]
+    known, computed = labels_of(nodes), []
+
+    def compute() -> int:
+        computed.append(len(nodes))
+        return len(nodes)
+
+    assert [known.derived("count", compute) for _ in range(3)] == [2, 2, 2]
+    nodes.append(node("c"))
+    known.touch(2)
+    assert (known.derived("count", compute), computed) == (3, [2, 3])
+
+
 def test_numbers_of_values_stay_as_nodes_come_and_go() -> None:
     nodes: list[cluster.Node | None] = [node("a", zone="x"), node("b", zone="y")]
     known = labels_of(nodes)

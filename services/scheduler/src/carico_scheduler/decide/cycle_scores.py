@@ -83,16 +83,20 @@ class CycleScores:
 
     def _settle(self) -> None:
         for pod, row in self._unseen:
-            for each in self._by_demand.values():
-                each.take(pod, row.slot, row)
+            for of, each in [*self._by_demand.items()]:
+                if not each.take(pod, row.slot, row):
+                    # They are computed again when next asked for.
+                    del self._by_demand[of]
         self._unseen.clear()
 
     def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
         """Hold room on a node for a Pod that comes before all that follow; `pod`: see `cycle.Nominee`."""
         self._settle()
         self.draft.hold(slot, demand, pod)
-        for each in self._by_demand.values():
-            each.hold(pod, slot, self.draft.row(slot))
+        row = self.draft.row(slot)
+        for of, each in [*self._by_demand.items()]:
+            if not each.hold(pod, slot, row):
+                del self._by_demand[of]
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""
@@ -127,6 +131,8 @@ class CycleScores:
         found = ((each.reason, each.peers(view, demand)) for each in by_peers)
         peers = [(reason, each) for reason, each in found if each is not None]
         preferred = preferences.preferences_of(view, demand)
-        if not peers and preferred is None:
-            return plain
-        return peer_scores.PeerScores(plain, peers=peers, preferred=preferred)
+        if peers or (preferred is not None and preferred.by_pods):
+            return peer_scores.PeerScores(plain, peers=peers, preferred=preferred)
+        if preferred is not None:
+            plain.prefer(preferred)
+        return plain

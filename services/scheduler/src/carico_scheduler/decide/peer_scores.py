@@ -9,9 +9,6 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import preferences, protocol, registry
 
-# By these a Pod more only refuses nodes. By others it may let nodes pass (affinity, spread).
-_EXCLUSIVE = frozenset({decision.Reason.HOST_PORTS, decision.Reason.DISK, decision.Reason.POD_ANTI_AFFINITY})
-
 
 class PeerScores:
     """The scores of all nodes for one demand during one cycle: from each node alone, and from other Pods.
@@ -35,7 +32,7 @@ class PeerScores:
         for pod, slot in plain.draft.placed:
             self._count(pod, slot)
         for pod, slot in plain.draft.held:
-            self._exclude(pod, slot)
+            self._hold(pod, slot)
 
     @property
     def demand(self) -> demands.Demand:
@@ -77,12 +74,14 @@ class PeerScores:
                 nodes = nodes & condition.passes
         return nodes
 
-    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> None:
+    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> bool:
         """See `scores.Scores`."""
         self._plain.hold(pod, slot, row)
-        if pod is not None:
-            self._exclude(pod, slot)
-        self._follow(slot)
+        if pod is not None and self._peers:
+            self._hold(pod, slot)
+            self._whole = None
+        self._follow(slot, row)
+        return True
 
     def best(self, uid: str) -> int:
         """See `scores.Scores`."""
@@ -92,19 +91,19 @@ class PeerScores:
         """See `scores.Scores`."""
         return self._settled().seen()
 
-    def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
-        """Note that a Pod was placed on a node, which is now as `row`."""
+    def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> bool:
+        """See `scores.Scores`."""
         self._plain.update(slot, row)
         if self._count(pod, slot):
             self._whole = None
         else:
-            self._follow(slot)
+            self._follow(slot, row)
+        return True
 
-    def _exclude(self, pod: cluster.Pod, slot: int) -> None:
-        """Count a Pod that may not come to the node after all: where it can only rule nodes out."""
-        for reason, each in self._peers:
-            if reason in _EXCLUSIVE:
-                each.add(pod, slot)
+    def _hold(self, pod: cluster.Pod, slot: int) -> None:
+        """Count a Pod for which room is held."""
+        for _, each in self._peers:
+            each.hold(pod, slot)
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Return why the node is refused, by the first filter that does; None if it has room."""
@@ -124,19 +123,13 @@ class PeerScores:
         is_changed = self._preferred is not None and self._preferred.add(pod, slot)
         return is_changed or bool(self._peers)
 
-    def _follow(self, slot: int) -> None:
-        """Bring one node up to date with its plain score; if that may change others, compute all again."""
-        whole, plain, preferred = self._whole, self._plain, self._preferred
+    def _follow(self, slot: int, row: snapshot.NodeRow) -> None:
+        """Bring one node up to date, which is now as `row`; if that may change others, compute all again."""
+        whole = self._whole
         if whole is None or whole.values[slot] == scoring.REFUSED:
             return
-        score = plain.values.item(slot)
-        if self._peers or preferred is None or (score == scoring.REFUSED and preferred.lose(slot)):
+        if self._peers or not whole.update(slot, row):
             self._whole = None
-        elif score == scoring.REFUSED:
-            whole.put(slot, score)
-            whole.refused = plain.refused
-        else:
-            whole.put(slot, preferred.lean_one(score, slot))
 
     def _settled(self) -> scoring.Scores:
         """Return the scores after all placements so far."""
@@ -146,20 +139,21 @@ class PeerScores:
 
     def _settle(self) -> scoring.Scores:
         plain = self._plain
-        feasible = plain.values > scoring.REFUSED
-        refused = dict(plain.refused)
+        values, refused = plain.values.copy(), dict(plain.refused)
         self._conditions = [(reason, each) for reason, peers in self._peers for each in peers.conditions()]
-        count = int(np.count_nonzero(feasible))
-        for reason, condition in self._conditions:
-            feasible, count = scoring.narrowed(feasible, count, condition.passes, reason, refused)
-        values = plain.values
-        if self._preferred is not None:
-            values = self._preferred.lean(np.where(feasible, values, 0.0), feasible)
-        values = np.where(feasible, values, scoring.REFUSED)
-        return scoring.Scores(
+        if self._conditions:
+            feasible = values > scoring.REFUSED
+            count = int(np.count_nonzero(feasible))
+            for reason, condition in self._conditions:
+                feasible, count = scoring.narrowed(feasible, count, condition.passes, reason, refused)
+            values = np.where(feasible, values, scoring.REFUSED)
+        whole = scoring.Scores(
             demand=plain.demand, view=plain.view, stages=plain.stages, mask=plain.mask, values=values, refused=refused,
             draft=plain.draft,
         )  # fmt: skip
+        if self._preferred is not None:
+            whole.prefer(self._preferred)
+        return whole
 
 
 def slot_for(scores: scoring.Scores | PeerScores, pod: cluster.Pod) -> int:

@@ -11,7 +11,7 @@ from carico_core.domain import cluster, decision
 from carico_scheduler.decide import masks
 from carico_scheduler.nodes import snapshot, volume_placement
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.rules import protocol, registry
+from carico_scheduler.rules import preferences, protocol, registry
 
 REFUSED = -math.inf
 # Maximum nodes in a decision record.
@@ -111,6 +111,12 @@ class Scores:
         # No node outside of `_top` has a higher score than this.
         self._outside = REFUSED
         self._updates = 0
+        self._preferred: preferences.Preferences | None = None
+
+    def prefer(self, preferred: preferences.Preferences) -> None:
+        """Lower the scores where preferences are missed; before they are first asked for."""
+        self._preferred = preferred
+        self.values = preferred.lean(self.values)
 
     @property
     def allowed(self) -> snapshot.Bools:
@@ -171,31 +177,28 @@ class Scores:
         nearest = refused[_highest(free[refused], SHORTLIST - len(feasible))]
         return np.concatenate([feasible, nearest[(-free[nearest]).argsort(kind="stable")]])
 
-    def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
-        """Note that a Pod was placed on a node, which is now as `row`."""
-        self.update(slot, row)
+    def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> bool:
+        """Note that a Pod was placed on a node, which is now as `row`; return as `update`."""
+        return self.update(slot, row)
 
-    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> None:
-        """Note that room is held on a node, which is now as `row`; `pod`: see `cycle.Nominee`."""
-        self.update(slot, row)
+    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> bool:
+        """Note that room is held on a node, which is now as `row`; `pod`: see `cycle.Nominee`; return as `update`."""
+        return self.update(slot, row)
 
-    def put(self, slot: int, score: float) -> None:
-        """Set the score of one node, which must not rise."""
-        self._updates, self._order = self._updates + 1, None
-        self.values[slot] = score
-
-    def update(self, slot: int, row: snapshot.NodeRow) -> None:
-        """Bring one node up to date, which is now as `row`."""
+    def update(self, slot: int, row: snapshot.NodeRow) -> bool:
+        """Bring one node up to date, which is now as `row`; return False if other nodes' scores are wrong now."""
         self._updates, self._order = self._updates + 1, None
         if self.values[slot] == REFUSED:
-            return
+            return True
         for each in self.stages.by_pods:
             if not each.passes(row, self.demand):
                 self.values[slot] = REFUSED
                 # A new dict: earlier placements keep theirs.
                 self.refused = self.refused | {each.reason.value: self.refused.get(each.reason.value, 0) + 1}
-                return
-        self.values[slot] = self.stages.scorer.score(row, self.demand)
+                return self._preferred is None or not self._preferred.lose(slot)
+        score = float(self.stages.scorer.score(row, self.demand))
+        self.values[slot] = score if self._preferred is None else self._preferred.lean_one(score, slot)
+        return True
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Return why the node is refused, by the first filter that does; None if it has room."""

@@ -1,14 +1,17 @@
 """Which nodes match terms over names, labels, taints and features; cached, and updated slot by slot."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler.nodes import lru
+
+T = TypeVar("T")
 
 NO_DOMAIN = -1
 # The number of a value that no node has.
@@ -42,10 +45,15 @@ class Domains:
             mask |= self.of == self.numbers.get(value, _NOWHERE)
         return mask
 
-    def sums(self, per_slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return the sum over the nodes of each domain; an additional last entry, for nodes without a domain, is 0."""
-        known = self.known
-        return np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
+    def sums(self, per_slot: npt.NDArray[Any], only: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.float64]:
+        """Return the sum over the nodes of each domain; an additional last entry, for nodes without a domain, is 0.
+
+        `only`: of these nodes.
+        """
+        # Mostly few nodes have any of the Pods that are counted.
+        slots = (per_slot != 0).nonzero()[0]
+        slots = slots[self.of[slots] >= 0] if only is None else slots[only[slots] & (self.of[slots] >= 0)]
+        return np.bincount(self.of[slots], weights=per_slot[slots], minlength=self.count + 1).astype(np.float64)
 
 
 class NodeLabels:
@@ -55,6 +63,7 @@ class NodeLabels:
         self._nodes = nodes
         self._slot_of = slot_of
         self._kept: lru.BySlot[Hashable] = lru.BySlot()
+        self._derived: lru.Lru[Hashable, Any] = lru.Lru()
         self._numbers: dict[str, dict[str, int]] = {}
         # The keys of all labels that any node has had.
         self._keys: set[str] = set()
@@ -64,12 +73,18 @@ class NodeLabels:
     def touch(self, slot: int) -> None:
         """Note that the node of a slot was added, changed or removed."""
         self._kept.touch(slot)
+        self._derived.clear()
         node = self._nodes[slot]
         self.disliking.discard(slot)
         if node is not None:
             self._keys.update(node.labels)
             if cluster.has_prefer_no_schedule(node):
                 self.disliking.add(slot)
+
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what was computed for this key since a node was last added, changed or removed, or compute it."""
+        found: T | None = self._derived.get(key)
+        return self._derived.put(key, compute(), most=lru.room_for(len(self._nodes))) if found is None else found
 
     def having_any(self, keys: Set[str]) -> Set[str]:
         """Return which of these labels any node has or had."""
@@ -150,12 +165,16 @@ class NodeLabels:
     def _answer(self, key: Hashable, nothing: float, of: Callable[[cluster.Node], Any]) -> npt.NDArray[Any]:
         """Return the values of all slots; `nothing` for a vacant one."""
 
-        def fill(values: npt.NDArray[Any], slots: Collection[int]) -> None:
-            for slot in slots:
-                node = self._nodes[slot]
-                values[slot] = nothing if node is None else of(node)
+        return self._kept.answer(
+            key, len(self._nodes), nothing=nothing, fill=functools.partial(self._fill, nothing, of)
+        )
 
-        return self._kept.answer(key, len(self._nodes), nothing=nothing, fill=fill)
+    def _fill(
+        self, nothing: float, of: Callable[[cluster.Node], Any], values: npt.NDArray[Any], slots: Collection[int]
+    ) -> None:
+        for slot in slots:
+            node = self._nodes[slot]
+            values[slot] = nothing if node is None else of(node)
 
 
 def _name_in(term: selectors.NodeTerm) -> str | None:

@@ -46,6 +46,9 @@ class Snapshot:
     """Columns with one entry per slot, never changed; comments state where NaN and infinities occur."""
 
     now_s: float
+    # Times that `sampled_s` and `uncovered_since_s` of no node are before: rules about age need not look at each node.
+    oldest_sample_s: float
+    longest_uncovered_s: float
     policy: policies.Policy
     # Number of changes of Nodes (labels, taints, conditions) so far.
     nodes_version: int
@@ -207,6 +210,16 @@ class NodeRow(NamedTuple):
     def uncovered_since_s(self) -> float:
         """Since when the longest uncovered Pod is uncovered; +inf if all are covered."""
         return self.view.uncovered_since_s.item(self.slot)
+
+    @property
+    def oldest_sample_s(self) -> float:
+        """The same as `sampled_s`: of a single node."""
+        return self.sampled_s
+
+    @property
+    def longest_uncovered_s(self) -> float:
+        """The same as `uncovered_since_s`: of a single node."""
+        return self.uncovered_since_s
 
     def free(self, pod_class: str, offset: float = 0.0) -> float:
         """Return how many more Pods of a class the node takes; -inf if nothing is advertised."""

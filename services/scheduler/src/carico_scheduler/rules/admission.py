@@ -25,7 +25,8 @@ class Advertised:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        return nodes.sampled_s >= nodes.now_s - nodes.policy.lease_s
+        since_s = nodes.now_s - nodes.policy.lease_s
+        return nodes.oldest_sample_s >= since_s or nodes.sampled_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State for how long there has been none."""
@@ -42,7 +43,8 @@ class Fresh:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        return nodes.sampled_s >= nodes.now_s - freshness.AGEING_S
+        since_s = nodes.now_s - freshness.AGEING_S
+        return nodes.oldest_sample_s >= since_s or nodes.sampled_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State the age."""
@@ -57,7 +59,8 @@ class Trusted:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        return nodes.uncovered_since_s >= nodes.now_s - nodes.policy.suspect_after_s
+        since_s = nodes.now_s - nodes.policy.suspect_after_s
+        return nodes.longest_uncovered_s >= since_s or nodes.uncovered_since_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State for how long a Pod has been uncovered."""

@@ -6,8 +6,9 @@ nodes have already. docs/scheduling.md has the rule, and an example.
 """
 
 import dataclasses
+import functools
 import math
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,6 +28,11 @@ _TAINTS, _NODES, _PODS, _SPREAD, _IMAGES = 3.0, 2.0, 2.0, 2.0, 1.0
 _LEAST_TOTAL = 2.0
 # How far a spread is met by a domain that has had its share: no other kind makes up for it.
 BEYOND = -math.inf
+# Of sums of a few weights; one Pod more counts a million times as much.
+_ROUNDING = 1e-6
+# The slots of some nodes, or all.
+Where: TypeAlias = snapshot.Ints | slice
+_ALL = slice(None)
 
 
 class Preference(Protocol):
@@ -40,14 +46,21 @@ class Preference(Protocol):
     def weight(self) -> float:
         """Its weight relative to other kinds."""
 
-    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        """Return per slot, from 0 to 1 relative to the feasible nodes, how far the preference is met.
+    @property
+    def by_pods(self) -> bool:
+        """Whether a placement may change how far nodes meet it."""
+
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
+        """Return how far these slots meet the preference, from 0 to 1 relative to feasible nodes; all others do.
 
         A spread is BEYOND where other nodes come first, whatever their room.
         """
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Count a Pod that this cycle has placed; return True if that may change how far nodes meet the preference."""
+        """Count a Pod that this cycle has placed; return True if that may change how far nodes meet the preference.
+
+        Only if it depends on Pods.
+        """
 
     def lose(self, slot: int) -> bool:
         """Take a node out of the feasible ones; return True if others may meet the preference otherwise now."""
@@ -58,35 +71,53 @@ class Preferences:
 
     def __init__(self, preferences: list[Preference], lean: float = LEAN) -> None:
         self._preferences = preferences
+        self._by_pods = [each for each in preferences if each.by_pods]
+        # What is lacking of the least total counts as met.
+        self._total = max(sum(preference.weight for preference in preferences), _LEAST_TOTAL)
         self._lean = lean
         # The share by which scores are lowered, by slot, as of the last `lean`.
-        self._unmet: snapshot.Floats = np.zeros(0)
+        self._shares: snapshot.Floats = np.zeros(0)
 
-    def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-        """Return the scores, lowered where preferences are not met."""
-        own = sum(preference.weight for preference in self._preferences)
-        total = max(own, _LEAST_TOTAL)
-        # What is missing of the least total counts as met.
-        begin = np.full(len(scores), total - own)
-        met = sum((each.weight * each.met(feasible) for each in self._preferences), begin) / total
-        self._unmet = self._lean * (1.0 - np.maximum(met, 0.0))
-        if self._lean:
-            self._unmet[met == BEYOND] = 1.0
-        # score - unmet |score|: the negative score of an overdrawn node falls as well.
-        leaned: snapshot.Floats = scores - self._unmet * np.abs(scores)
+    @property
+    def by_pods(self) -> bool:
+        """Whether a placement may change how far nodes meet them."""
+        return bool(self._by_pods)
+
+    def lean(self, scores: snapshot.Floats) -> snapshot.Floats:
+        """Return the scores (-inf: infeasible), lowered where preferences are missed."""
+        shares = self._shares = np.zeros(len(scores))
+        if not self._lean:
+            return scores
+        feasible = scores > -math.inf
+        where: Where = _ALL
+        for each in self._preferences:
+            at, met = each.met(feasible)
+            shares[at] += (self._lean * each.weight / self._total) * (1.0 - met)
+            where = at if len(self._preferences) == 1 else _ALL
+        # A few nodes with a taint cost nothing elsewhere.
+        lowered = np.minimum(shares[where], 1.0)
+        shares[where] = lowered
+        leaned = scores.copy()
+        # score - share |score|: the negative score of an overdrawn node falls as well, and -inf stays.
+        leaned[where] *= 1.0 - np.copysign(lowered, scores[where])
         return leaned
 
     def lean_one(self, score: float, slot: int) -> float:
         """Return the score of one node lowered in the same way, if none was lost or added that changes others'."""
-        return score - self._unmet.item(slot) * abs(score)
+        return score * (1.0 - math.copysign(self._shares.item(slot), score))
 
     def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
         """Return by kind how far it is met per slot, from 0 to 1 relative to the feasible nodes."""
-        return {each.kind: np.maximum(each.met(feasible), 0.0) for each in self._preferences}
+        parts = {}
+        for each in self._preferences:
+            where, met = each.met(feasible)
+            parts[each.kind] = np.ones(len(feasible))
+            parts[each.kind][where] = np.clip(met, 0.0, 1.0)
+        return parts
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         """Count a Pod that this cycle has placed; return True if that may change other nodes' scores."""
-        changes = [preference.add(pod, slot) for preference in self._preferences]
+        changes = [preference.add(pod, slot) for preference in self._by_pods]
         return any(changes)
 
     def lose(self, slot: int) -> bool:
@@ -99,10 +130,10 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
     """Return the preferences of a demand; None if it has none that could distinguish nodes."""
     preferences: list[Preference] = []
     if view.labels.disliking:
-        preferences.append(_ByNode("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
+        preferences.append(_Taints(view.labels.disliked(demand.tolerations)))
     limits = demand.constraints
     if limits is not None and limits.node_preferences:
-        preferences.append(_ByNode("nodes", _NODES, view.labels.preferred(limits.node_preferences)))
+        preferences.append(_Nodes(view.labels.preferred(limits.node_preferences)))
     own = () if limits is None else limits.pod_preferences
     if own or demand.preferred_by:
         preferences.append(_NearOrApart(view, own, demand.preferred_by))
@@ -122,57 +153,102 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
 
 
 def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-    """Scale the values so that feasible nodes have 0 (least) to 1 (most); return all 1 if they are equal."""
-    least, most = _ends(values, feasible)
-    if most <= least:
+    """Scale the values so that feasible nodes have 0 (least) to 1 (most), others any; all 1 if they are equal."""
+    return _between(values, *_ends(values, feasible))
+
+
+def _between(values: snapshot.Floats, worst: float, best: float) -> snapshot.Floats:
+    """Return where the values are from 0 (the worst one) to 1 (the best one); 1 if these are equal or infinite."""
+    if best == worst or math.isinf(best):
         return np.ones(len(values))
-    return np.clip((values - least) / (most - least), 0.0, 1.0)
+    return (values - worst) / (best - worst)
 
 
 def _ends(values: snapshot.Floats, feasible: snapshot.Bools) -> tuple[float, float]:
     """Return the least and the highest value of feasible nodes; +inf and -inf if there are none."""
-    # Selecting by a mask takes four times as long.
-    least = np.where(feasible, values, np.inf).min(initial=np.inf)
-    return float(least), float(np.where(feasible, values, -np.inf).max(initial=-np.inf))
+    # By their slots: selecting by a mask takes four times as long.
+    found = values.take(feasible.nonzero()[0])
+    return float(found.min(initial=np.inf)), float(found.max(initial=-np.inf))
 
 
-class _ByNode:
-    def __init__(self, kind: str, weight: float, values: snapshot.Floats) -> None:
-        self.kind = kind
-        self.weight = weight
-        self._values = values
-        self._feasible: snapshot.Bools = np.zeros(0, dtype=np.bool_)
-        # How many feasible nodes have the least and the highest value, by which all are scaled; None: not counted.
-        self._ends: dict[float, int] | None = None
+class _Taints:
+    """PreferNoSchedule taints that are not tolerated. Most nodes have none: only the others are looked at."""
 
-    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        self._feasible, self._ends = feasible, None
-        return _scaled(self._values, feasible)
+    kind = "taints"
+    weight = _TAINTS
+    by_pods = False
+
+    def __init__(self, counts: snapshot.Floats) -> None:
+        self._counts = counts
+        # How many feasible nodes have the least and the highest count, by which all are scaled.
+        self._ends: dict[float, int] = {}
+
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
+        # Of floats `nonzero` takes twenty times as long.
+        slots = (self._counts > 0.0).nonzero()[0]
+        slots = slots[feasible[slots]]
+        counts, without = self._counts[slots], int(np.count_nonzero(feasible)) - len(slots)
+        least = 0.0 if without else float(counts.min(initial=np.inf))
+        most = float(counts.max(initial=0.0))
+        self._ends = {each: int(np.count_nonzero(counts == each)) for each in (least, most)}
+        if without:
+            self._ends[0.0] = without
+        return slots, (most - counts) / (most - least) if most > least else np.ones(len(slots))
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Do nothing: it does not depend on other Pods."""
+        """Do nothing: it does not depend on Pods."""
         return False
 
     def lose(self, slot: int) -> bool:
-        if self._ends is None:
+        return _is_last(self._ends, self._counts.item(slot))
+
+
+class _Nodes:
+    """Preferred node affinity."""
+
+    kind = "nodes"
+    weight = _NODES
+    by_pods = False
+
+    def __init__(self, values: snapshot.Floats) -> None:
+        self._values = values
+        self._feasible: snapshot.Bools = np.zeros(0, dtype=np.bool_)
+        # As in `_Taints`; empty: not counted.
+        self._ends: dict[float, int] = {}
+
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
+        self._feasible, self._ends = feasible, {}
+        return _ALL, _scaled(self._values, feasible)
+
+    def add(self, pod: cluster.Pod, slot: int) -> bool:
+        """Do nothing: it does not depend on Pods."""
+        return False
+
+    def lose(self, slot: int) -> bool:
+        if not self._ends:
             ends = set(_ends(self._values, self._feasible))
             self._ends = {each: int(np.count_nonzero(self._feasible & (self._values == each))) for each in ends}
-        value = self._values.item(slot)
-        if value in self._ends:
-            self._ends[value] -= 1
-        return 0 in self._ends.values()
+        return _is_last(self._ends, self._values.item(slot))
+
+
+def _is_last(ends: dict[float, int], value: float) -> bool:
+    """Take one feasible node out of the number of those with this value; return True if others are scaled otherwise."""
+    if value in ends:
+        ends[value] -= 1
+    return 0 in ends.values()
 
 
 class _Images:
     kind = "images"
     weight = _IMAGES
+    by_pods = False
 
     def __init__(self, present: snapshot.Floats) -> None:
         self._present = present
 
-    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
         # Not relative to the best node, as in kube-scheduler: a small image stays of little weight.
-        return self._present
+        return _ALL, self._present
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         """Do nothing: the image is not there yet."""
@@ -197,6 +273,7 @@ class _NearOrApart:
 
     kind = "pods"
     weight = _PODS
+    by_pods = True
 
     def __init__(
         self,
@@ -211,11 +288,11 @@ class _NearOrApart:
             *(self._term(each, pod_questions.Preferring(term=each), 1) for each in preferred_by),
         ]
 
-    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
         values = np.zeros(len(feasible))
         for term in self._terms:
             values += term.weight * term.sums[term.domains.of]
-        return _scaled(values, feasible)
+        return _ALL, _scaled(values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         is_changed = False
@@ -239,6 +316,7 @@ class _NearOrApart:
 class _SoftSpread:
     kind = "spread"
     weight = _SPREAD
+    by_pods = True
 
     def __init__(
         self,
@@ -249,26 +327,35 @@ class _SoftSpread:
         needs_all: bool = True,
     ) -> None:
         self._pod_counts = view.pod_counts
-        self._needs_all = needs_all
         self._groups = spread.groups_of(view, demand, spreads, needs_all=needs_all)
+        # The more domains a label has, the more significant one Pod more or less in a domain is.
+        self._weights = [math.log(int(np.count_nonzero(group.is_domain)) + 2) for group in self._groups]
+        # A node without the labels meets nothing, as in kube-scheduler, unless the constraints are the default ones.
+        self._lacking: snapshot.Bools | None = None
+        if needs_all:
+            lacking = functools.reduce(np.logical_or, [~group.domains.known for group in self._groups])
+            self._lacking = lacking if lacking.any() else None
 
-    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        crowd, has_all = np.zeros(len(feasible)), np.ones(len(feasible), dtype=np.bool_)
-        one_pod = 0.0
-        for group in self._groups:
-            # The more domains a label has, the more significant one Pod more or less in a domain is.
-            weight = math.log(int(group.is_domain.sum()) + 2)
-            crowd += group.pods[group.domains.of] * weight
-            one_pod += weight
-            if self._needs_all:
-                has_all &= group.domains.known
-        met = _scaled(-crowd, feasible & has_all)
+    def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
+        crowd = self._crowd()
+        known = feasible if self._lacking is None else feasible & ~self._lacking
+        least, most = _ends(crowd, known)
+        met = _between(crowd, most, least)
         # Whatever the room: a domain takes no more of the group while it has more than twice the Pods of the emptiest
         # one and one, or the node with most room would get all Pods of a small group.
-        least, _ = _ends(crowd, feasible & has_all)
-        met = np.where(crowd - least > least + one_pod, BEYOND, met)
-        # A node without the labels meets nothing, as in kube-scheduler, unless the constraints are the default ones.
-        return np.where(has_all, met, 0.0)
+        is_beyond = crowd > 2.0 * least + sum(self._weights) + _ROUNDING
+        if is_beyond.any():
+            met[is_beyond] = BEYOND
+        if self._lacking is not None:
+            met[self._lacking] = 0.0
+        return _ALL, met
+
+    def _crowd(self) -> snapshot.Floats:
+        """Return by slot how many Pods are in its domains, by the weights of these."""
+        first, *others = [
+            (weight * group.pods)[group.domains.of] for group, weight in zip(self._groups, self._weights, strict=True)
+        ]
+        return sum(others, first)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         for group in self._groups:

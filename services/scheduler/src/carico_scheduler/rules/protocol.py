@@ -63,6 +63,9 @@ class Peers(Protocol):
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """Count a Pod that this cycle has placed; `change` -1: one fewer, if any condition yields."""
 
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """Count a Pod for which room is held, and which may not come after all: it can only rule nodes out."""
+
 
 class PeerFilter(Protocol):
     """Refuses nodes for one reason that depends on where other Pods are, or on volumes."""

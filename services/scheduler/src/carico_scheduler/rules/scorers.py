@@ -27,7 +27,10 @@ class PerCoreScore:
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""
-        return (nodes.free(demand.pod_class, demand.ceiling_offset) - _OF_THE_NEXT_POD) / nodes.allocatable_cores
+        score = nodes.free(demand.pod_class, demand.ceiling_offset) - _OF_THE_NEXT_POD
+        # In place: for all nodes it is an array of our own.
+        score /= nodes.allocatable_cores
+        return score
 
 
 class AbsoluteScore:

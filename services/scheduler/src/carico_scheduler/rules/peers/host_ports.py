@@ -49,3 +49,7 @@ class _Taken:
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
         self._holders[slot] += change * self._pod_counts.count_of(self._question, pod)
+
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """See `protocol.Peers`."""
+        self.add(pod, slot)

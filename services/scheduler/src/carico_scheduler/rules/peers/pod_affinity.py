@@ -57,6 +57,9 @@ class _Near:
                 if domains.of[slot] != node_labels.NO_DOMAIN:
                     sums[domains.of[slot]] += change
 
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """Do nothing: a Pod more rules no node out."""
+
 
 def namespaces_unknown(view: snapshot.Snapshot) -> protocol.Condition:
     """Return a condition that no node meets, for terms that select namespaces while their labels are unknown."""

@@ -72,6 +72,10 @@ class _Apart:
             if domain != node_labels.NO_DOMAIN and self._view.pod_counts.count_of(rule.question, pod):
                 rule.pods[domain] += change
 
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """See `protocol.Peers`."""
+        self.add(pod, slot)
+
     def _rule(self, key: str, question: pod_questions.Question, who: str) -> _Rule:
         domains = self._view.labels.domains(key)
         pods = domains.sums(self._view.pod_counts.per_slot(question, len(self._view.present)))

@@ -55,15 +55,26 @@ class _Spread:
     ) -> None:
         self._pod_counts = view.pod_counts
         self._groups = groups_of(view, demand, spreads)
+        # The same with the Pods for which room is held; empty without such Pods.
+        self._if_they_come: list[Group] = []
 
     def conditions(self) -> list[protocol.Condition]:
         """See `protocol.Peers`."""
-        return [condition for group in self._groups for condition in (_has_label(group), _may_hold_more(group))]
+        found = [condition for group in self._groups for condition in (_has_label(group), _may_hold_more(group))]
+        # They may fill the emptiest domain, or not come: as in kube-scheduler the Pod must fit in both cases.
+        return [*found, *(_may_hold_more(group) for group in self._if_they_come)]
 
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
-        for group in self._groups:
+        for group in (*self._groups, *self._if_they_come):
             group.add(pod, slot, self._pod_counts, change)
+
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """See `protocol.Peers`."""
+        if not self._if_they_come:
+            self._if_they_come = [dataclasses.replace(each, pods=each.pods.copy()) for each in self._groups]
+        for group in self._if_they_come:
+            group.add(pod, slot, self._pod_counts)
 
 
 def _has_label(group: Group) -> protocol.Condition:
@@ -88,39 +99,46 @@ def groups_of(
     view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...], *, needs_all: bool = True
 ) -> list[Group]:
     """Return the groups of these constraints; with `needs_all`, nodes without one of the labels count in none."""
-    domains = [view.labels.domains(spread.topology_key) for spread in spreads]
-    has_all = view.present.copy()
-    for each in domains:
-        has_all &= each.known
-    return [
-        _group(view, demand, spread, each, has_all if needs_all else view.present & each.known)
-        for spread, each in zip(spreads, domains, strict=True)
-    ]
+    needed = tuple(spread.topology_key for spread in spreads) if needs_all else ()
+    return [_group(view, demand, spread, needed or (spread.topology_key,)) for spread in spreads]
 
 
 def _group(
-    view: snapshot.Snapshot,
-    demand: demands.Demand,
-    spread: constraints.Spread,
-    domains: node_labels.Domains,
-    is_eligible: snapshot.Bools,
+    view: snapshot.Snapshot, demand: demands.Demand, spread: constraints.Spread, needed: tuple[str, ...]
 ) -> Group:
-    if spread.honours_affinity:
-        is_eligible = is_eligible & _matches_affinity(view, demand)
-    if spread.honours_taints:
-        is_eligible = is_eligible & view.labels.tolerated(demand.tolerations)
-    question = pod_questions.Spreading(namespace=spread.namespace, selector=spread.selector)
-    per_slot = np.where(is_eligible, view.pod_counts.per_slot(question, len(view.present)), 0)
-    is_domain = np.zeros(domains.count + 1, dtype=np.bool_)
-    is_domain[domains.of[is_eligible]] = True
-    return Group(
-        spread=spread,
-        question=question,
-        domains=domains,
-        is_eligible=is_eligible,
-        is_domain=is_domain,
-        pods=domains.sums(per_slot),
+    domains = view.labels.domains(spread.topology_key)
+    # Templates share it, and it is the same until a node changes, unless the domains are numbered again.
+    of_demand = (
+        (demand.node_selector, (demand.constraints or constraints.NONE).node_terms)
+        if spread.honours_affinity
+        else None,
+        demand.tolerations if spread.honours_taints else None,
     )
+    key = ("spread", id(domains.numbers), spread.topology_key, needed, of_demand)
+    is_eligible, is_domain, _ = view.labels.derived(key, lambda: _eligible(view, demand, spread, domains, needed))
+    question = pod_questions.Spreading(namespace=spread.namespace, selector=spread.selector)
+    pods = domains.sums(view.pod_counts.per_slot(question, len(view.present)), is_eligible)
+    return Group(
+        spread=spread, question=question, domains=domains, is_eligible=is_eligible, is_domain=is_domain, pods=pods
+    )
+
+
+def _eligible(
+    view: snapshot.Snapshot, demand: demands.Demand, spread: constraints.Spread, domains: node_labels.Domains,
+    needed: tuple[str, ...],
+) -> tuple[snapshot.Bools, snapshot.Bools, dict[str, int]]:  # fmt: skip
+    """Return which nodes count for the constraint, and which domains have one, by the numbers of these."""
+    nodes = view.present.copy()
+    for key in needed:
+        nodes &= view.labels.domains(key).known
+    if spread.honours_affinity:
+        nodes &= _matches_affinity(view, demand)
+    if spread.honours_taints:
+        nodes &= view.labels.tolerated(demand.tolerations)
+    is_domain = np.zeros(domains.count + 1, dtype=np.bool_)
+    is_domain[domains.of[nodes]] = True
+    # As long as the numbers are referred to, no others have their identity.
+    return nodes, is_domain, domains.numbers
 
 
 def _matches_affinity(view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:

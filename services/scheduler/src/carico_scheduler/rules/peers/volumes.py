@@ -61,6 +61,9 @@ class _Volumes:
         if used and self._exclusive() & set(used):
             self._waits_for = "its ReadWriteOncePod claim is in use by another Pod"
 
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """Do nothing: no volume is held for a Pod that may not come."""
+
     def _exclusive(self) -> set[constraints.VolumeClaimUse]:
         found = ((use, self._view.storage.volume_claims.find(use.name, use.namespace)) for use in self._uses)
         return {use for use, claim in found if claim is not None and claim.is_exclusive and use.owner_uid is None}
@@ -97,3 +100,6 @@ class _Limits:
         if (pod.constraints or constraints.NONE).volume_claims:
             self._placed[slot].append(pod)
             self._unseen.add(slot)
+
+    def hold(self, pod: cluster.Pod, slot: int) -> None:
+        """Do nothing: no volume is held for a Pod that may not come."""
