@@ -74,6 +74,26 @@ async def test_a_message_reaches_every_subscriber_of_its_subject_and_no_other(jo
     assert other == []
 
 
+async def test_many_subjects_are_heard_each_until_its_subscription_ends(join: Join) -> None:
+    writer, reader = await join(), await join()
+    seen: list[bytes] = []
+    found = await reader.subscribe_each(
+        [subjects.capacity(node) for node in ("a", "b")], lambda _, payload: seen.append(payload)
+    )
+    # The server knows of those when it knows of this one.
+    await reader.subscribe(subjects.MODEL, lambda _, payload: seen.append(payload))
+    for node in ("a", "b", "c"):
+        await writer.publish(subjects.capacity(node), node.encode())
+    await waiting.until(lambda: len(seen) == 2)
+    await found[subjects.capacity("a")].unsubscribe()
+    await reader.subscribe(subjects.PARTIAL_ALL, lambda _, payload: seen.append(payload))
+    for node in ("a", "b"):
+        await writer.publish(subjects.capacity(node), node.encode())
+    await writer.publish(subjects.MODEL, b"end")
+    await waiting.until(lambda: seen[-1] == b"end")
+    assert seen == [b"a", b"b", b"b", b"end"]
+
+
 async def test_a_handler_that_raises_is_called_again(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
     bus = await join()
     # In memory a handler runs in the publisher's call, which raises: a test is to see it.

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
 import orjson
 
@@ -106,6 +106,10 @@ class MemoryBus:
         entry = (subject, handler)
         self.hub.subscriptions.append(entry)
         return _Subscription(self.hub, entry)
+
+    async def subscribe_each(self, subjects: Collection[str], handler: buses.Handler) -> dict[str, buses.Subscription]:
+        """Call `handler` for each message of any of `subjects`."""
+        return {subject: await self.subscribe(subject, handler) for subject in subjects}
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Yield all that is queued, as soon as there is something."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import orjson
@@ -40,9 +40,14 @@ class CutBus:
         self._check()
         await self._bus.publish(subject, payload)
 
-    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
+    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> buses.Subscription:
         self._check()
         return await self._bus.subscribe(subject, lambda *message: None if self.is_cut else handler(*message))
+
+    async def subscribe_each(
+        self, subjects: Collection[str], handler: Callable[[str, bytes], None]
+    ) -> dict[str, buses.Subscription]:
+        return {subject: await self.subscribe(subject, handler) for subject in subjects}
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         self._check()

@@ -1,6 +1,5 @@
 """One scheduler over an API and a bus: runs until it is stopped, and stops in order."""
 
-import asyncio
 import itertools
 import random
 from collections.abc import Awaitable
@@ -14,7 +13,6 @@ from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire import subjects
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import history, known, queries
 from carico_scheduler.bind import binder as binders
@@ -22,7 +20,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.engine import engine
 from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.extender import service
-from carico_scheduler.intake import handover, informers
+from carico_scheduler.intake import handover, informers, listening
 from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 STUCK_AFTER_S = 30.0
 
 
-class Bus(member_parts.Bus, serving.Answering, client_metrics.Bus, Protocol):
+class Bus(listening.Bus, member_parts.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a scheduler uses."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
@@ -176,11 +174,11 @@ class Scheduler:
         # Stored advertisements come last: JetStream may be down while messages flow, and nothing published meanwhile is
         # missed. A stored one is ignored if a newer one of its node has arrived.
         for what, ask in (
-            ("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement)),
+            ("advertisements", lambda: self.engine.listening.arrange(bus)),
             ("stored advertisements", lambda: self._recall(bus)),
         ):
             await serving.until_taken_with_warnings(what, ask, log="scheduler")
-        await asyncio.Event().wait()
+        await self.engine.listening.run_forever(bus)
 
     async def _hand_over(self) -> int:
         """Stop leading and finish the binds under way; release the Lease if none is in doubt. Return how many are."""

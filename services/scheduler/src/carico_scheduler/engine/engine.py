@@ -17,7 +17,7 @@ from carico_scheduler.decide import turns
 from carico_scheduler.engine import held_room, starter
 from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.gangs import keeper
-from carico_scheduler.intake import advertisements, informers
+from carico_scheduler.intake import advertisements, informers, listening
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.preempt import opportunistic, preemptor
 from carico_scheduler.report import conditions, explain, notices, reporter
@@ -61,6 +61,9 @@ class Engine:
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
         self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        self.listening = listening.Listening(
+            self.on_advertisement, names=self.state.fleet.names, on_drop=self._on_drop, clock=parts.clock
+        )
         notifier = notices.Notices(parts.events, after_s=parts.event_after_s)
         self._wake = asyncio.Event()
         # When the loop is to turn for advertisements that have arrived; None: none have since it last turned.

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import pathlib
 import random
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from carico_core.domain import errors
@@ -92,6 +92,15 @@ class NatsBus:
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
         """Call `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
         return await self._subscribe(subject, lambda subject, _, payload: handler(subject, payload))
+
+    async def subscribe_each(self, subjects: Collection[str], handler: buses.Handler) -> dict[str, buses.Subscription]:
+        """Call `handler` for each message of any of many subjects, without waiting until the server knows of them."""
+        sink = self._guarded(lambda subject, _, payload: handler(subject, payload))
+        found: dict[str, buses.Subscription] = {}
+        for subject in subjects:
+            with nats_server.Translated(subject):
+                found[subject] = _Subscription(await self._client.subscribe_raw(subject, sink))
+        return found
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Yield batches of the work queue, for ever; replicas share them. Closing it returns what was not handed on."""
@@ -250,17 +259,19 @@ class NatsBus:
 
     async def _subscribe(self, subject: str, take: Callable[[str, bytes, bytes], None]) -> buses.Subscription:
         """Call `take` with subject, headers and payload of each message, across reconnects."""
+        with nats_server.Translated(subject):
+            found = await self._client.subscribe_raw(subject, self._guarded(take))
+            await self._settle()
+        return _Subscription(found)
 
+    def _guarded(self, take: Callable[[str, bytes, bytes], None]) -> "nats_client.Sink":
         def guarded(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
             try:
                 take(subject, headers, payload)
             except Exception:  # one message must not end the subscription of all
                 self._log.exception("message handler failed", subject=subject)
 
-        with nats_server.Translated(subject):
-            found = await self._client.subscribe_raw(subject, guarded)
-            await self._settle()
-        return _Subscription(found)
+        return guarded
 
     async def _ask_all(self, subject: str, payload: bytes, *, within_s: float) -> list[tuple[float, bytes]]:
         if not self._client.is_connected:

@@ -86,11 +86,7 @@ class Client(NatsClient):
 
     async def subscribe_raw(self, subject: str, sink: Sink) -> Subscription:
         """Hand each message to `sink` as it is parsed, across reconnects, without nats-py's queue and task."""
-
-        async def on_message(message: Msg) -> None:
-            """Do nothing: the sink has them all."""
-
-        found = await self.subscribe(subject, cb=on_message)
+        found = await super().subscribe(subject)
         self._sinks[found._id] = sink
         return found
 
