@@ -18,15 +18,17 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-# public.env is of the kind that was created last; this name is only in one of the kind that is wanted, made by this
-# version. Keys stay.
+# public.env is of the kind that was created last; all of these names are only in one of the kind that is wanted, made by
+# this version. Keys stay.
 case $kind in
-    static) mark=CARICO_NATS_RECOMMENDER ;;
-    callout) mark=CARICO_NATS_ISSUER ;;
+    static) marks="RECOMMENDER AUTH" ;;
+    callout) marks="ISSUER" ;;
     *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
 esac
 # The server configuration that bus-config describes is not used here: deploy/k8s has its own, with TLS.
-grep -qs "^$mark=" "$directory/public.env" || "$carico" bus-config "$kind" --out "$directory" >/dev/null
+for mark in $marks; do
+    grep -qs "^CARICO_NATS_$mark=" "$directory/public.env" || "$carico" bus-config "$kind" --out "$directory" >/dev/null
+done
 # The last two are for port-forwards.
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
     "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" localhost 127.0.0.1 >&2

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from carico_auth import arrangements, key_folder
+from carico_auth import settings as auth_settings
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
@@ -26,7 +27,9 @@ from tests.tools import waiting
 from tests.tools.sites import security_site
 
 ATTACKER, VICTIM, QUIET = "node-a", "node-b", "node-c"
-NODES = (ATTACKER, VICTIM, QUIET)
+# Of agents that the callout does not let in any more.
+FLOODING = ("large", "small")
+NODES = (ATTACKER, VICTIM, QUIET, *FLOODING)
 # Nothing that is stored may end by its age while its fate is watched.
 LEASE_S = 600.0
 HONEST = b"honest"
@@ -52,6 +55,7 @@ class Bus(Protocol):
     """A server, and credentials of each role."""
 
     kind: str
+    auth: security_site.Auth
 
     @property
     def nats(self) -> nats_server.NatsServer: ...
@@ -83,6 +87,11 @@ class StaticBus:
         self.keys = key_folder.KeyFolder(root / "keys")
         config = arrangements.static(self.keys, nodes=nodes, tls=None).config
         self.nats = nats_server.NatsServer(root / "nats", extra=config)
+        # Disconnects who floods, once it is started.
+        self.auth = security_site.Auth(
+            root / "auth.log", "--bus-url", self.nats.url, "--bus-nkey", str(self.keys.path("auth")),
+            "--issuer", auth_settings.NO_ISSUER,
+        )  # fmt: skip
 
     def signer(self, role: roles.Role, node: str | None = None) -> nkeys.Signer:
         """Return the pair of keys of the role."""
@@ -115,6 +124,7 @@ class CalloutBus:
     def __init__(self, root: pathlib.Path) -> None:
         self.site = security_site.Site(root, replicas=1)
         self.nats = self.site.nats
+        (self.auth,) = self.site.callouts
         self.tls = ssl.create_default_context(cafile=str(self.site.ca))
 
     @property
@@ -278,6 +288,7 @@ def static(root: pathlib.Path, *, nodes: Sequence[str] = NODES) -> Iterator[Stat
     try:
         yield bus
     finally:
+        bus.auth.kill()
         bus.nats.kill()
 
 

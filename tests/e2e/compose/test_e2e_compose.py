@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(compose_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-SERVICES = {"nats-server": 1, "api": 1, "aggregator": 2, "scheduler": 2, "node": compose_site.NODES}
+SERVICES = {"nats-server": 1, "api": 1, "aggregator": 2, "scheduler": 2, "auth": 1, "node": compose_site.NODES}
 
 
 def test_the_first_pod_is_placed_soon(first_pod_s: float) -> None:
@@ -125,7 +125,12 @@ def test_the_token_is_its_users_alone(stack: compose_site.Stack) -> None:
 
 def test_each_service_can_read_its_own_key_of_the_bus_and_no_other(stack: compose_site.Stack) -> None:
     look = ("sh", "-c", "ls /bus/*/*.nk; stat -c %a /bus/*/*.nk; rm -f /bus/*/*.nk")
-    for service, own in (("aggregator", "aggregator"), ("scheduler", "scheduler"), ("node", "agent-node-1")):
+    for service, own in (
+        ("aggregator", "aggregator"),
+        ("scheduler", "scheduler"),
+        ("auth", "auth"),
+        ("node", "agent-node-1"),
+    ):
         done = stack.attempt("exec", "-T", "--index", "1", service, *look)
         found = [line for line in done.stdout.split() if line.startswith("/")]
         assert any(path.endswith(f"/{own}.nk") for path in found)

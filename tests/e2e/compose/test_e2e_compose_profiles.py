@@ -73,7 +73,10 @@ def test_prometheus_finds_every_replica_and_node(stack: compose_site.Stack) -> N
     stack.compose("--profile", "observe", "up", "--detach", "--wait", "--no-recreate", "prometheus")
     url = f"http://127.0.0.1:{stack.environ['CARICO_COMPOSE_PROMETHEUS_PORT']}/api/v1/targets?state=active"
 
-    expected = {"carico-agent": compose_site.NODES, "carico-aggregator": 2, "carico-scheduler": 2, "prometheus": 1}
+    expected = {
+        "carico-agent": compose_site.NODES, "carico-aggregator": 2, "carico-scheduler": 2, "carico-auth": 1,
+        "prometheus": 1,
+    }  # fmt: skip
     up: collections.Counter[str] = collections.Counter()
 
     def are_up() -> bool:

@@ -53,19 +53,13 @@ def write_seed(path: pathlib.Path, kind: nkeys.Kind) -> str:
     return (nkeys.Sealer(seed) if kind is nkeys.Kind.CURVE else nkeys.Signer(seed)).public
 
 
-class Callout:
-    """One replica, as a process."""
+class Auth:
+    """One replica of carico-auth, as a process."""
 
-    def __init__(self, site: "Site", number: int) -> None:
+    def __init__(self, log: pathlib.Path, *flags: str) -> None:
         self.port = free_ports.choose_one()
-        self.log = site.root / f"auth-{number}.log"
-        self._argv = [
-            sys.executable, "-m", "carico_auth", "--bus-url", site.url, "--bus-tls-ca", str(site.ca),
-            "--bus-nkey", str(site.root / "auth.nk"), "--issuer", str(site.root / "issuer.nk"),
-            "--xkey", str(site.root / "xkey.nk"), "--kubeconfig", str(site.kubeconfig),
-            "--owners", ACCOUNTS[roles.Role.OWNER], "--reschedulers", ACCOUNTS[roles.Role.RESCHEDULER],
-            "--http-port", str(self.port), "--remember-s", "0", *site.callout_flags,
-        ]  # fmt: skip
+        self.log = log
+        self._argv = [sys.executable, "-m", "carico_auth", "--http-port", str(self.port), *flags]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -122,7 +116,6 @@ class Site:
         replicas: int = 2, callout_flags: Sequence[str] = (), tokens: real_tokens.RealTokens | None = None,
     ) -> None:  # fmt: skip
         self.root = root
-        self.callout_flags = tuple(callout_flags)
         self.certificates = make_certificates(root / "tls", "127.0.0.1", "localhost")
         self.ca = self.certificates / "ca.crt"
         self.api = fake_token_api.TokenApi()
@@ -143,7 +136,13 @@ class Site:
             "tls": {k: config["tls"][k] for k in ("cert_file", "key_file")},
         }
         self.nats = nats_server.NatsServer(root / "nats", extra={**config, "websocket": websocket})
-        self.callouts = [Callout(self, number) for number in range(replicas)]
+        flags = (
+            "--bus-url", self.url, "--bus-tls-ca", str(self.ca), "--bus-nkey", str(root / "auth.nk"),
+            "--issuer", str(root / "issuer.nk"), "--xkey", str(root / "xkey.nk"), "--kubeconfig", str(self.kubeconfig),
+            "--owners", ACCOUNTS[roles.Role.OWNER], "--reschedulers", ACCOUNTS[roles.Role.RESCHEDULER],
+            "--remember-s", "0", *callout_flags,
+        )  # fmt: skip
+        self.callouts = [Auth(root / f"auth-{number}.log", *flags) for number in range(replicas)]
 
     @property
     def url(self) -> str:

@@ -82,9 +82,10 @@ class Made:
         self.metrics = metrics.Metrics("auth")
         self.ended = ended_pods.EndedPods(memory_kube.MemoryKube(), namespaces={"carico"}, clock=self.clock)
         self.connections = connections.Connections(
-            lambda: self.servers, instruments.Instruments(self.metrics, clock=self.clock), clock=self.clock,
+            instruments.Instruments(self.metrics, clock=self.clock), clock=self.clock,
             rules={connections.Fault.POD_GONE: self.ended.ended},
         )  # fmt: skip
+        self.connections.bus = self.servers
         self.show("u1", "u2")
         for number, uid in enumerate(("u1", "u1", "u2")):
             self.let_in(number, uid)
@@ -128,9 +129,10 @@ async def test_a_replica_that_has_just_started_disconnects_what_another_one_let_
     made.clock.advance(SETTLED_S)
     started = ended_pods.EndedPods(memory_kube.MemoryKube(), namespaces={"carico"}, clock=made.clock)
     looking = connections.Connections(
-        lambda: made.servers, instruments.Instruments(metrics.Metrics("auth"), clock=made.clock), clock=made.clock,
+        instruments.Instruments(metrics.Metrics("auth"), clock=made.clock), clock=made.clock,
         rules={connections.Fault.POD_GONE: started.ended},
     )  # fmt: skip
+    looking.bus = made.servers
     await looking.sweep()
     assert made.servers.kicked == [], "it has no list of Pods yet"
     started.take("carico", list_watch.Listed(objects=["u1"], resource_version="1"))

@@ -13,12 +13,14 @@ MOST = int(floods.MOST_MESSAGES_S * LOOK_S)
 
 
 def sent(
-    client: int, messages: int, *, identity: str = "agent/n1", size_bytes: int = 0, age_s: float = 100.0
-) -> connections.Connection:
+    client: int, messages: int, *, identity: str = "agent/n1", size_bytes: int = 0, age_s: float = 100.0,
+    address: str = "10.0.0.1",
+) -> connections.Connection:  # fmt: skip
     who = policy.Client(identity=identity, namespace="carico", uid="u1")
     return connections.Connection(
-        server_id="N", client_id=client, client=who, age_s=age_s, messages=messages, size_bytes=size_bytes
-    )
+        server_id="N", client_id=client, client=who, address=address, age_s=age_s, messages=messages,
+        size_bytes=size_bytes,
+    )  # fmt: skip
 
 
 def grant(name: str) -> policy.Grant:
@@ -81,3 +83,17 @@ def test_what_comes_right_after_a_connection_is_no_flood(age_s: float) -> None:
 def test_services_may_send_as_much_as_they_need() -> None:
     made = floods.Floods(clock=clocks.FakeClock())
     assert numbers(made.flooding(accounts.Account.CORE, [sent(1, 100 * MOST, age_s=1.0)])) == []
+
+
+def test_agents_that_share_a_static_key_count_together_by_their_addresses() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+
+    def look(messages: int, age_s: float) -> list[int]:
+        found = [
+            sent(client, messages, identity="UABC", age_s=age_s, address=f"10.0.0.{client // 10}")
+            for client in (10, 11, 20)
+        ]
+        return numbers(made.flooding(AGENTS, found))
+
+    assert look(0, 100.0) == []
+    assert look(MOST // 2 + 1, 100.0 + LOOK_S) == [10, 11]

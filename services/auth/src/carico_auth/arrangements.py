@@ -12,7 +12,8 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 
 ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
-STATIC_ROLES = roles.MEMBERS
+# `auth` only looks at connections there, and disconnects who floods.
+STATIC_ROLES = (*roles.MEMBERS, roles.Role.AUTH)
 # The key of one node's agent.
 _AGENT = "agent-"
 # Users of `loopback`.

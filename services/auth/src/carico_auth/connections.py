@@ -49,11 +49,12 @@ _WHY = {Fault.POD_GONE: "its Pod is gone", Fault.FLOOD: "it sends far too much"}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A connection as its server numbers it, whose it is, for how long it has lasted, and what it has sent."""
+    """A connection as its server numbers it, whose it is and from where, how long it has lasted, what it has sent."""
 
     server_id: str
     client_id: int
     client: policy.Client
+    address: str
     age_s: float
     messages: int
     size_bytes: int
@@ -67,10 +68,10 @@ class Connections:
     """Looks at all connections, and disconnects those that a rule names."""
 
     def __init__(
-        self, bus: Callable[[], Bus | None], counted: instruments.Instruments, *,
-        rules: Mapping[Fault, Rule], clock: clocks.Clock,
+        self, counted: instruments.Instruments, *, rules: Mapping[Fault, Rule], clock: clocks.Clock
     ) -> None:  # fmt: skip
-        self._bus = bus
+        # None until it is connected.
+        self.bus: Bus | None = None
         self._counted = counted
         self._rules = rules
         self._line = logs.get("connections")
@@ -84,7 +85,7 @@ class Connections:
 
     async def sweep(self) -> None:
         """Look once. What a server does not answer is tried at the next look."""
-        bus = self._bus()
+        bus = self.bus
         if bus is None:
             return
         silent: set[str] = set()
@@ -156,7 +157,7 @@ def parse_page(answer: bytes) -> tuple[list[Connection], bool]:
         found = [
             Connection(
                 server_id=server_id, client_id=int(each["cid"]),
-                client=policy.parse_bus_name(each.get("authorized_user", "")),
+                client=policy.parse_bus_name(each.get("authorized_user", "")), address=str(each.get("ip", "")),
                 age_s=(now - datetime.datetime.fromisoformat(each["start"])).total_seconds(),
                 messages=int(each["in_msgs"]), size_bytes=int(each["in_bytes"]),
             )

@@ -1,14 +1,15 @@
 """Who sends far more than anyone has to: NATS has no limit of a client's rate.
 
-Such a client is disconnected, and an agent's identity is not let in again for a while. Between two looks it may send
-what it likes; the services refuse and count what is wrong in it.
+Such a client is disconnected, and the callout does not let an agent's identity in again for a while. Between two looks
+it may send what it likes: a scheduler does not listen to it (`carico_scheduler.intake.listening`), and the services
+refuse and count what is wrong in it.
 """
 
 from collections.abc import Iterator, Sequence
 
 from carico_auth import connections, policy
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import accounts
+from carico_core.wire import accounts, roles
 
 # An agent sends some messages a second, a reader less. Readers can make an agent answer some 10,000 questions a second.
 MOST_MESSAGES_S = 20_000.0
@@ -16,6 +17,8 @@ MOST_BYTES_S = 64 * 2.0**20
 # What a client sends right after it has connected is no flood by itself.
 LEAST_S = 1.0
 REFUSED_S = 60.0
+# How the callout names agents (`policy.decide`).
+_OF_A_NODE = f"{roles.Role.AGENT.value}/"
 # Services may send as much as they need.
 WATCHED = (accounts.Account.AGENTS, accounts.Account.READERS)
 
@@ -32,22 +35,18 @@ class Floods:
     def flooding(
         self, account: accounts.Account, found: Sequence[connections.Connection]
     ) -> Iterator[connections.Connection]:
-        """See `connections.Rule`: yield those whose sender has sent too much since the last look.
-
-        All connections of an agent count together. Readers share an identity, so that each of theirs counts alone.
-        """
+        """See `connections.Rule`: yield those whose sender has sent too much since the last look."""
         if account not in WATCHED:
             return
         before = self._before.get(account, {})
         self._before[account] = {_key(each): each for each in found}
-        is_agents = account is accounts.Account.AGENTS
-        senders = [each.client.identity if is_agents else _key(each) for each in found]
+        senders = [_sender(account, each) for each in found]
         shares: dict[object, float] = {}
         for sender, each in zip(senders, found, strict=True):
             shares[sender] = shares.get(sender, 0.0) + _share(each, before.get(_key(each)))
         for sender, each in zip(senders, found, strict=True):
             if shares[sender] > 1.0:
-                if is_agents:
+                if account is accounts.Account.AGENTS:
                     self._refused[each.client.identity] = self._clock.monotonic_s() + REFUSED_S
                 yield each
 
@@ -58,6 +57,18 @@ class Floods:
         if grant.name not in self._refused:
             return None
         return policy.Refusal(reason=policy.Refused.FLOOD, detail=f"{grant.name}: for {REFUSED_S:g} s after its last")
+
+
+def _sender(account: accounts.Account, connection: connections.Connection) -> object:
+    """Return what the connections of one sender have in common.
+
+    Readers share an identity, so that each of theirs counts alone. The callout identifies agents by their nodes. A
+    static key may be that of all agents: those of one address count together.
+    """
+    if account is not accounts.Account.AGENTS:
+        return _key(connection)
+    identity = connection.client.identity
+    return identity if identity.startswith(_OF_A_NODE) else (identity, connection.address)
 
 
 def _key(connection: connections.Connection) -> tuple[str, int]:

@@ -2,12 +2,12 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 
 from carico_auth import app, connections, ended_pods, floods, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime.bus import connection_options, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
@@ -19,40 +19,49 @@ from carico_core.wire import roles
 async def serve(
     chosen: setting.AuthSettings, stop: tasks.Stop, *, clock: clocks.Clock, environ: Mapping[str, str]
 ) -> None:
-    """Answer requests until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
-    keys = read_keys(chosen)
+    """Answer requests, if there is an issuer, and disconnect who must not go on, until `stop`.
+
+    Raises `BusUnavailable` once the bus is closed for good.
+    """
+    keys = None if chosen.issuer == setting.NO_ISSUER else read_keys(chosen)
     series = metrics.Metrics("auth")
     bus_series = client_metrics.BusMetrics(series)
     counted = instruments.Instruments(series, clock=clock)
-    listening: list[nats_bus.NatsBus] = []
-
-    def watch(bus: nats_bus.NatsBus) -> None:
-        listening.append(bus)
-        bus_series.watch(bus)
-
-    api = await api_client.connect(
-        chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ,
-        observe=client_metrics.KubeMetrics(series).asked,
-    )  # fmt: skip
+    flooding = floods.Floods(clock=clock)
+    rules: dict[connections.Fault, connections.Rule] = {connections.Fault.FLOOD: flooding.flooding}
+    works: dict[str, Awaitable[object]] = {}
+    callout = None
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(api.close)
         checks = health.Health({"bus": bus_series.why_not, "api": counted.trouble})
         server = await health.serve(checks, series, host=chosen.http.host, port=chosen.http.port)
         stack.push_async_callback(server.close)
-        logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
-        reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
-        accounts = chosen.accounts()
-        ended = ended_pods.EndedPods(api, namespaces={account.namespace for account in accounts}, clock=clock)
-        flooding = floods.Floods(clock=clock)
-        looking = connections.Connections(
-            lambda: listening[0] if listening else None, counted, clock=clock,
-            rules={connections.Fault.POD_GONE: ended.ended, connections.Fault.FLOOD: flooding.flooding},
-        )  # fmt: skip
-        callout = app.Callout(reviewer, keys, counted, accounts=accounts, clock=clock, refuse=flooding.refuse)
-        answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
-        await tasks.until(
-            stop, callout=answering, pods=ended.follow_forever(), connections=looking.run_forever()
-        )  # fmt: skip
+        issuer = setting.NO_ISSUER if keys is None else keys.issuer.public
+        logs.get("service").info("started", http_port=server.port, issuer=issuer, audience=chosen.audience)
+        if keys is not None:
+            api = await api_client.connect(
+                chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ,
+                observe=client_metrics.KubeMetrics(series).asked,
+            )  # fmt: skip
+            stack.push_async_callback(api.close)
+            callout = _make_callout(chosen, keys, api, counted, flooding, clock=clock)
+            namespaces = {account.namespace for account in chosen.accounts()}
+            ended = ended_pods.EndedPods(api, namespaces=namespaces, clock=clock)
+            rules[connections.Fault.POD_GONE] = ended.ended
+            works["pods"] = ended.follow_forever()
+        looking = connections.Connections(counted, rules=rules, clock=clock)
+        works["connections"] = looking.run_forever()
+        works["bus"] = _run(chosen, callout, counted, looking, bus_series, clock=clock)
+        await tasks.until(stop, **works)
+
+
+def _make_callout(
+    chosen: setting.AuthSettings, keys: app.Keys, api: reviews.Api, counted: instruments.Instruments,
+    flooding: floods.Floods, *, clock: clocks.Clock,
+) -> app.Callout:  # fmt: skip
+    reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
+    return app.Callout(
+        reviewer, keys, counted, accounts=chosen.accounts(), clock=clock, refuse=flooding.refuse
+    )  # fmt: skip
 
 
 def read_keys(chosen: setting.AuthSettings) -> app.Keys:
@@ -77,8 +86,8 @@ def read_keys(chosen: setting.AuthSettings) -> app.Keys:
 
 
 async def _run(
-    chosen: setting.AuthSettings, callout: app.Callout, counted: instruments.Instruments,
-    watch: Callable[[nats_bus.NatsBus], None], on_trouble: connection_options.OnTrouble, *, clock: clocks.Clock,
+    chosen: setting.AuthSettings, callout: app.Callout | None, counted: instruments.Instruments,
+    looking: connections.Connections, bus_series: client_metrics.BusMetrics, *, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server without limit; the health endpoint answers meanwhile.
     bus = await nats_bus.connect(
@@ -87,17 +96,16 @@ async def _run(
         clock=clock,
         owns_streams=False,
         inbox=roles.inbox(roles.Role.AUTH),
-        on_trouble=on_trouble,
+        on_trouble=bus_series.trouble,
     )
-    try:
-        responder = await bus.respond(
-            roles.AUTHORIZATION_SUBJECT, callout.answer, group=app.GROUP, on_dropped=counted.dropped.inc
-        )
-        watch(bus)
-        try:
-            await bus.wait_closed()
-            raise errors.BusUnavailable("the connection to NATS is closed for good")
-        finally:
-            await responder.close()
-    finally:
-        await bus.close()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(bus.close)
+        if callout is not None:
+            responder = await bus.respond(
+                roles.AUTHORIZATION_SUBJECT, callout.answer, group=app.GROUP, on_dropped=counted.dropped.inc
+            )
+            stack.push_async_callback(responder.close)
+        looking.bus = bus
+        bus_series.watch(bus)
+        await bus.wait_closed()
+        raise errors.BusUnavailable("the connection to NATS is closed for good")

@@ -13,6 +13,7 @@ from carico_core.wire import roles
 
 PREFIX = "auth"
 PROGRAM = "carico-auth"
+NO_ISSUER = "none"
 _ACCOUNTS = "ServiceAccounts (namespace/name, several with commas) that are "
 
 
@@ -24,7 +25,10 @@ class AuthSettings:
         "answer_within_s": "a request is refused after 3 s, before the server drops the client"
     }
 
-    issuer: str = settings.setting(help="path of the account seed (SA...) that signs the answers")
+    issuer: str = settings.setting(
+        help="path of the account seed (SA...) that signs the answers; `none`: it answers nothing and only disconnects "
+        "clients that flood, for servers with static keys"
+    )  # fmt: skip
     xkey: str = settings.setting(
         "", help="path of the curve seed (SX...) that decrypts the server's requests; empty: they are not encrypted",
         why="the requests contain clients' tokens",

@@ -55,7 +55,7 @@ MEANING = {
     Role.READER: "people and the web page: they look and ask",
     Role.CLI: "administrators with the nats CLI: they also see the state of streams and consumers",
     Role.OWNER: "the operator who changes or removes streams",
-    Role.AUTH: "the auth callout, in an account of its own",
+    Role.AUTH: "carico-auth, in an account of its own",
 }
 # Roles that take part in CARICO's messages.
 MEMBERS = tuple(role for role in Role if role is not Role.AUTH)
