@@ -27,8 +27,8 @@ from tests.tools import waiting
 from tests.tools.sites import security_site
 
 ATTACKER, VICTIM, QUIET = "node-a", "node-b", "node-c"
-# Of agents that the callout does not let in any more.
-FLOODING = ("large", "small")
+# Of agents that are not heard, or not let in, for a while.
+FLOODING = FLOODER, LARGE, SMALL = ("flooder", "large", "small")
 NODES = (ATTACKER, VICTIM, QUIET, *FLOODING)
 # Nothing that is stored may end by its age while its fate is watched.
 LEASE_S = 600.0

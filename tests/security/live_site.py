@@ -69,10 +69,10 @@ class LiveSite:
             process.wait()
 
     def create_nodes(self) -> None:
-        """Create the honest nodes and the attacker's, all ready."""
+        """Create the honest nodes and the attackers', all ready."""
         size = {"cpu": "16", "memory": "8Gi", "pods": "200"}
         ready = [{"type": "Ready", "status": "True", "reason": "Test"}]
-        for name in (ATTACKER, *HONEST):
+        for name in (ATTACKER, *HONEST, *bus_site.FLOODING):
             status = {"capacity": size, "allocatable": size, "conditions": ready}
             assert (
                 self.kube.request("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status}).code == 201

@@ -27,7 +27,7 @@ BOUND_WITHIN_S = 4.0
 SUBSCRIPTIONS = accounts.LIMITS[accounts.Account.AGENTS].subscriptions
 # More than may connect.
 READERS = accounts.LIMITS[accounts.Account.READERS].connections + 10
-MINE = subjects.capacity(live_site.ATTACKER)
+MINE = subjects.capacity(bus_site.FLOODER)
 # A flood is disconnected within two looks at the connections, here within four times as long.
 FLOOD_ENDS_WITHIN_S = 4.0 * 2.0 * connections.EVERY_S
 READERS_INBOX = roles.inbox(roles.Role.READER)
@@ -37,7 +37,7 @@ MANIFEST = pathlib.Path(__file__).parents[2] / "deploy/k8s/base/nats.yaml"
 Attack = Callable[[threading.Event], None]
 
 
-def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, node: str = live_site.ATTACKER) -> Attack:
+def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, node: str = bus_site.FLOODER) -> Attack:
     """Publish as fast as the server takes it, on a connection of a node's agent; once it is closed, on another one."""
     burst = raw_client.publish_frame(subject, payload)
     burst *= max(1, 500_000 // len(burst))
@@ -87,13 +87,13 @@ def test_pods_are_bound_during_a_flood_of_an_agents_own_reports(site: live_site.
 
 @live_site.STATIC
 def test_pods_are_bound_during_a_flood_of_well_formed_reports(site: live_site.LiveSite) -> None:
-    payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
+    payload = wire.encode_advertisement(site.advertisement(bus_site.FLOODER, room=0.0))
     assert bound_meanwhile(site, *[flood(site, MINE, payload)] * 2) == 4
 
 
 @live_site.STATIC
 def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSite) -> None:
-    assert bound_meanwhile(site, *[flood(site, subjects.subspace(live_site.ATTACKER), b"x" * 30_000)] * 2) == 4
+    assert bound_meanwhile(site, *[flood(site, subjects.subspace(bus_site.FLOODER), b"x" * 30_000)] * 2) == 4
 
 
 def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_site.LiveSite) -> None:
@@ -101,13 +101,12 @@ def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_s
 
     It tries again as fast as it can. The callout refuses it for a while; with static keys it is disconnected each time.
     """
-    large, small = bus_site.FLOODING
     waited = ['carico_auth_disconnected_total{reason="flood"}']
     if site.bus.kind == bus_site.KIND_CALLOUT:
         waited.append('carico_auth_refusals_total{reason="flood"}')
     attacks = (
-        flood(site, subjects.capacity(large), b"x" * 60_000, node=large),
-        flood(site, subjects.traffic(small), b"x", node=small),
+        flood(site, subjects.capacity(bus_site.LARGE), b"x" * 60_000, node=bus_site.LARGE),
+        flood(site, subjects.traffic(bus_site.SMALL), b"x", node=bus_site.SMALL),
     )
     with live_site.attacked(*attacks):
         until_s = time.monotonic() + FLOOD_ENDS_WITHIN_S
@@ -167,7 +166,7 @@ def test_direct_gets_of_readers_do_not_fill_the_memory_of_nats(tmp_path: pathlib
 
 
 def test_a_payload_past_64_kib_is_refused(site: live_site.LiveSite) -> None:
-    with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
+    with site.bus.raw(roles.Role.AGENT, bus_site.FLOODER) as agent:
         agent.send(raw_client.publish_frame(MINE, b"x" * 65_537))
         with pytest.raises(raw_client.Closed, match="Maximum Payload"):
             agent.settle()
@@ -176,7 +175,7 @@ def test_a_payload_past_64_kib_is_refused(site: live_site.LiveSite) -> None:
 @live_site.STATIC
 def test_readers_that_do_not_read_do_not_affect_others(site: live_site.LiveSite) -> None:
     """Each listens to all that it may, and takes nothing from its socket."""
-    payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
+    payload = wire.encode_advertisement(site.advertisement(bus_site.FLOODER, room=0.0))
     with contextlib.ExitStack() as stack:
         for _ in range(20):
             reader = stack.enter_context(site.bus.raw(roles.Role.READER))

@@ -18,7 +18,6 @@ from carico_core.wire import subjects
 # What a node may send in WINDOW_S. An agent publishes once a second and 5 ms after a Pod's start or end. What has
 # waited for a scheduler that was frozen comes all at once: this is a minute of 80 starts and ends a second.
 MOST_MESSAGES = 5_000
-MOST_BYTES = 16 << 20
 WINDOW_S = 1.0
 # For how long a node that has sent more is not heard. As long as carico-auth does not let it in.
 REFUSED_S = 60.0
@@ -58,8 +57,8 @@ class Listening:
         self._listed: list[str] = []
         # The subjects of these Nodes.
         self._known: set[str] = set()
-        # What each subject has had in this window, as a share of the most.
-        self._shares: dict[str, float] = {}
+        # How many messages each subject has had in this window.
+        self._counts: dict[str, int] = {}
         self._window_end_s = 0.0
         # Until when, by subject.
         self._refused: dict[str, float] = {}
@@ -106,12 +105,11 @@ class Listening:
         now_s = self._clock.monotonic_s()
         if now_s >= self._window_end_s:
             self._window_end_s = now_s + WINDOW_S
-            self._shares.clear()
-        share = self._shares.get(sender, 0.0) + 1.0 / MOST_MESSAGES + len(payload) / MOST_BYTES
-        self._shares[sender] = share
-        if share <= 1.0:
+            self._counts.clear()
+        self._counts[sender] = count = self._counts.get(sender, 0) + 1
+        if count <= MOST_MESSAGES:
             self._take(subject, payload)
             return
         self._refused[sender] = now_s + REFUSED_S
         self._flooded.set()
-        self._on_drop(sender, FLOOD, f"sends far too much: not heard for {REFUSED_S:g} s")
+        self._on_drop(sender, FLOOD, f"sends far too many: not heard for {REFUSED_S:g} s")
