@@ -87,7 +87,7 @@ class StaticBus:
         self.keys = key_folder.KeyFolder(root / "keys")
         config = arrangements.static(self.keys, nodes=nodes, tls=None).config
         self.nats = nats_server.NatsServer(root / "nats", extra=config)
-        # Disconnects who floods, once it is started.
+        # Not started: other tests are of a server without it.
         self.auth = security_site.Auth(
             root / "auth.log", "--bus-url", self.nats.url, "--bus-nkey", str(self.keys.path("auth")),
             "--issuer", auth_settings.NO_ISSUER,

@@ -164,8 +164,6 @@ def running(root: pathlib.Path, *, kind: str = bus_site.KIND_STATIC) -> Iterator
         ended = threading.Event()
         agents = threading.Thread(target=site.advertise, args=(ended,))
         try:
-            if kind == bus_site.KIND_STATIC:
-                bus.auth.start()
             site.start_service("carico_aggregator", roles.Role.AGGREGATOR)
             flags = ("--kubeconfig", str(kube.kubeconfig), "--no-leader-election")
             site.start_service("carico_scheduler", roles.Role.SCHEDULER, *flags)

@@ -5,7 +5,7 @@ import pathlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import orjson
 import pytest
@@ -96,7 +96,9 @@ def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSit
     assert bound_meanwhile(site, *[flood(site, subjects.subspace(bus_site.FLOODER), b"x" * 30_000)] * 2) == 4
 
 
-def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_site.LiveSite) -> None:
+def test_pods_are_bound_while_floods_are_disconnected_and_come_back(
+    site: live_site.LiveSite, at_end: contextlib.ExitStack
+) -> None:
     """One is of large reports, which may stay below what the watch of carico-auth allows; the other is read by nobody.
 
     It tries again as fast as it can. The callout refuses it for a while; with static keys it is disconnected each time.
@@ -104,6 +106,9 @@ def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_s
     waited = ['carico_auth_disconnected_total{reason="flood"}']
     if site.bus.kind == bus_site.KIND_CALLOUT:
         waited.append('carico_auth_refusals_total{reason="flood"}')
+    else:
+        site.bus.auth.start()
+        at_end.callback(site.bus.auth.kill)
     attacks = (
         flood(site, subjects.capacity(bus_site.LARGE), b"x" * 60_000, node=bus_site.LARGE),
         flood(site, subjects.traffic(bus_site.SMALL), b"x", node=bus_site.SMALL),
@@ -115,6 +120,13 @@ def test_pods_are_bound_while_floods_are_disconnected_and_come_back(site: live_s
             bind(site, 1)
         assert bind(site, 4) == 4
     site.check()
+
+
+@pytest.fixture
+def at_end() -> Iterator[contextlib.ExitStack]:
+    """What is done at the end of a test."""
+    with contextlib.ExitStack() as found:
+        yield found
 
 
 def unread(bus: bus_site.Bus, frames: bytes) -> Attack:
