@@ -17,8 +17,8 @@ from tests.tools import bus_rights
 from tests.tools.sites import security_site, websocket
 
 ROLES = {
-    "aggregator": roles.Role.AGGREGATOR, "scheduler": roles.Role.SCHEDULER, "web": roles.Role.READER,
-    "submit": roles.Role.CLI, "carico": roles.Role.CLI,
+    "aggregator": roles.Role.AGGREGATOR, "scheduler": roles.Role.SCHEDULER, "auth": roles.Role.AUTH,
+    "web": roles.Role.READER, "submit": roles.Role.CLI, "carico": roles.Role.CLI,
 }  # fmt: skip
 # Contexts of the nats command, by their names.
 CONTEXTS = {"carico": roles.Role.CLI, "owner": roles.Role.OWNER, "reader": roles.Role.READER}

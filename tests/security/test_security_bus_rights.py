@@ -42,13 +42,7 @@ def refused(errors: list[str], verb: str) -> Iterator[str]:
             yield found[2]
 
 
-# Static keys need no callout, so that bus has no identity for it.
-CASES = [
-    (kind, role)
-    for kind in sorted(bus_site.RUNNING)
-    for role in roles.Role
-    if (kind, role) != (bus_site.KIND_STATIC, roles.Role.AUTH)
-]
+CASES = [(kind, role) for kind in sorted(bus_site.RUNNING) for role in roles.Role]
 
 
 @pytest.mark.parametrize(("bus", "role"), CASES, indirect=["bus"], scope="session")

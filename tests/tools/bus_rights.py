@@ -6,6 +6,7 @@ PEOPLE = frozenset({Role.READER, Role.CLI, Role.OWNER})
 LOOKING = frozenset({Role.CLI, Role.OWNER})
 MAKING = frozenset({Role.AGGREGATOR, Role.SCHEDULER, Role.OWNER})
 OWNER = frozenset({Role.OWNER})
+AUTH = frozenset({Role.AUTH})
 CHOOSING = frozenset({Role.SCHEDULER, Role.RESCHEDULER})
 NO_ROLE: frozenset[Role] = frozenset()
 
@@ -81,9 +82,9 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$JS.ACK.CARICO_SUBSPACES.aggregators.1.1.1.1.1": frozenset({Role.AGGREGATOR, Role.OWNER}),
     "$JS.API.ACCOUNT.PURGE.CARICO": NO_ROLE,
     "$SYS.REQ.SERVER.PING": NO_ROLE,
-    "$SYS.REQ.SERVER.X.KICK": NO_ROLE,
+    "$SYS.REQ.SERVER.X.KICK": AUTH,
     "$SYS.REQ.SERVER.X.CONNZ": NO_ROLE,
-    "$SYS.REQ.ACCOUNT.AGENTS.CONNZ": NO_ROLE,
+    "$SYS.REQ.ACCOUNT.AGENTS.CONNZ": AUTH,
     "$SYS.REQ.ACCOUNT.PING.CONNZ": NO_ROLE,
     "$SYS.REQ.USER.AUTH": NO_ROLE,
     "_INBOX.agent.node-b.x": NO_ROLE,
@@ -135,6 +136,6 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "$JS.EVENT.ADVISORY.>": OWNER,
     "$KV.>": NO_ROLE,
     "$SYS.>": NO_ROLE,
-    "$SYS.REQ.USER.AUTH": NO_ROLE,
+    "$SYS.REQ.USER.AUTH": AUTH,
     ">": NO_ROLE,
 }

@@ -69,7 +69,7 @@ def own(tmp_path: pathlib.Path) -> Iterator[Static]:
 
 
 async def test_nats_allows_each_role_what_the_table_says_and_nothing_else(own: Static) -> None:
-    for role in roles.MEMBERS:
+    for role in roles.Role:
         name = "agent-node-a" if role is roles.Role.AGENT else role.value
         async with security_site.raw(own.settings(name)) as peer:
             refused = await security_site.refused_of(peer, bus_rights.PUBLISH, bus_rights.SUBSCRIBE)
