@@ -258,7 +258,7 @@ async def test_while_the_api_is_away_clients_are_refused_and_get_in_when_it_is_b
         )
 
 
-def page(callout: security_site.Callout) -> str:
+def page(callout: security_site.Auth) -> str:
     """What the replica says of its readiness, also where it is not ready."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{callout.port}/readyz", timeout=2.0) as answer:
