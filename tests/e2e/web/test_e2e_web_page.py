@@ -318,6 +318,10 @@ async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_ano
         named, node.running = "other", frozenset({"uid-other"})
         await expect(shown).to_contain_text("default/other", timeout=WITHIN_MS)
         await expect(shown).to_contain_text("no reading yet")
+        # Its agent says what it uses before it reports again.
+        await stage.fleet.answer_loads(node.name, {"uid-other": loads["uid-one"]})
+        await page.reload()
+        await expect(shown).to_contain_text("250m CPU, 8.1 MB", timeout=WITHIN_MS)
     finally:
         node.running = frozenset()
         await client.close()

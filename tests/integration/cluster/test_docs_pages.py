@@ -54,6 +54,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "scheduler.waiting.list": ('"pods":', '"reasons":['),
     "scheduler.capacity.fit": ('"total":', '"stopped_by":{'),
     "agent.node-1.state.get": ('"estimator":"footprint"',),
+    "agent.node-1.loads.get": ('"node":"node-1"', '"pods":{'),
     "aggregator.nodes.list": ('"node":"node-2"',),
     "stream ls": ("CARICO_CAPACITY", "CARICO_SUBSPACES", "CARICO_DECISIONS", "CARICO_HISTORY"),
     "stream info": ("carico.v1.decision.*.*", "1d0h0m0s"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from carico_core.domain import decision, messages, pod_telemetry
 from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -154,6 +155,17 @@ class FakeFleet:
         """Report what a node's Pods use, by UID."""
         said = pod_telemetry.PodLoads(node=node, boot=BOOT, seq=seq, ts_ns=self._clock.wall_ns(), loads=loads)
         await self._agents.publish(subjects.pods(node), wire.encode_loads(said))
+
+    async def answer_loads(self, node: str, loads: Mapping[str, pod_telemetry.PodLoad]) -> None:
+        """Answer what a node's Pods use, as its agent does, from now on."""
+
+        async def answer(_: bytes) -> bytes:
+            return wire.encode_loads(
+                pod_telemetry.PodLoads(node=node, boot=BOOT, seq=1, ts_ns=self._clock.wall_ns(), loads=loads)
+            )
+
+        spec = buses.ServiceSpec(name="carico-agent", description="test", endpoints={"loads.get": answer}, node=node)
+        await self._agents.serve(spec)
 
     async def say_model(self) -> None:
         """Publish and store the model of the cluster."""

@@ -123,6 +123,28 @@ async def test_the_load_of_each_pod_is_reported_every_ten_seconds(
     assert (heard[-1].seq, heard[-1].loads) == (2, {}), "a node without Pods reports that it has none"
 
 
+async def test_what_pods_use_can_be_asked_for_before_it_is_reported(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig(reads_pods=True)
+    monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
+    asker = memory_bus.MemoryBus(one.hub)
+    one.start()
+    one.pods.become("a")
+    await one.seconds(4)
+    answer = await asker.request(subjects.query("agent", "loads.get", "node-1"), b"", timeout_s=1)
+    found = wire.decode_loads(answer, subject=subjects.pods("node-1"))
+    assert {uid: load.cores for uid, load in found.loads.items()} == {"a": pytest.approx(0.5)}
+
+
+async def test_an_agent_without_classes_says_that_it_measures_no_pods(rig: agent_site.Make) -> None:
+    one = rig()
+    one.start()
+    await one.seconds(1)
+    with pytest.raises(errors.BusError, match="not measured"):
+        await memory_bus.MemoryBus(one.hub).request(subjects.query("agent", "loads.get", "node-1"), b"", timeout_s=1)
+
+
 async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_site.Make) -> None:
     one = rig()
     one.start()

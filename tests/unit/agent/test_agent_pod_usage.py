@@ -437,6 +437,25 @@ def test_the_load_of_a_pod_is_its_mean_since_the_last_report() -> None:
     assert node.usage.loads() == {}
 
 
+def test_what_pods_use_can_be_asked_between_two_reports_and_does_not_change_them() -> None:
+    node = Node()
+    node.run("a", cores=0.25, mib=7.0)
+    assert node.usage.known_loads() == {}
+    node.seconds(4)
+    assert node.usage.known_loads()["a"].cores == pytest.approx(0.25), "in no report yet"
+    assert node.usage.loads()["a"].cores == pytest.approx(0.25)
+    node.cores["a"] = 1.0
+    node.run("b", cores=0.5)
+    node.seconds(2)
+    known = node.usage.known_loads()
+    assert known["a"].cores == pytest.approx(0.25), "as in the last report"
+    assert known["b"].cores == pytest.approx(0.5)
+    node.seconds(2)
+    reported = node.usage.loads()
+    assert reported["a"].cores == pytest.approx(1.0), "the mean of four seconds, not of two"
+    assert node.usage.known_loads() == reported
+
+
 def test_a_pod_without_a_class_has_a_load() -> None:
     node = Node()
     node.run("a", messages.ANY_CLASS, cores=0.25)

@@ -15,7 +15,7 @@ import numpy as np
 import playwright._impl._driver as driver  # where Playwright keeps its Node; it says so nowhere else
 import pytest
 
-from carico_core.domain import amounts, messages
+from carico_core.domain import amounts, messages, pod_telemetry
 from carico_core.runtime.bus.streams import kept
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
@@ -242,24 +242,25 @@ def test_what_pods_use_is_read_as_it_was_written_and_listened_to_while_it_is_loo
         let clock = 0;
         Date.now = () => clock;
         const listened = [];
-        const bus = {{
-          subscribe: (subject, handler) => {{ listened.push(subject); bus.say = handler; return "7"; }},
+        const fake = {{
+          subscribe: (subject, handler) => {{ listened.push(subject); fake.say = handler; return "7"; }},
           unsubscribe: (sid) => listened.push(sid),
+          requestAll: () => Promise.reject(new bus.NoAnswer("no service answers")),
         }};
-        const known = new loads.Loads(bus);
+        const known = new loads.Loads(fake);
         known.follow("node-1.example");
         known.follow("node-1.example");
         const uids = ["{first}", "{second}", "another"];
         const words = () => uids.map((uid) => known.words(uid));
         const shown = [words()];
-        bus.say({{ subject: "{subjects.pods(said.node)}", payload: {bytes_of(wire.encode_loads(said))} }});
+        fake.say({{ subject: "{subjects.pods(said.node)}", payload: {bytes_of(wire.encode_loads(said))} }});
         shown.push(words());
         clock = 30_000;
         shown.push(words());
         known.follow(null);
         show([shown, listened]);
         """,
-        "loads",
+        "loads", "bus",
     )  # fmt: skip
     none = "no reading yet"
     assert shown == [[none] * 3, ["750m CPU, 11.5 MB", "125m CPU, 4.1 kB", none], [none] * 3]
@@ -836,3 +837,44 @@ def test_what_is_no_traffic_or_move_is_left_out(links: object) -> None:
     empty = {"pod": "", "from": "", "to": "", "state": "", "why": "", "age": 0, "took": 0}
     assert read[1] == {"current": None, "ended": [empty], "paused": ""}
     assert read[2:] == ["no agent reports traffic between Pods", []]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        # Asked once the node is looked at; what is reported later is newer, and so is what came before the answer.
+        ("new Map([[asked, old]])", [[], ["250m CPU, 8.1 MB"], ["750m CPU, 8.1 MB"]]),
+        # No agent, or one of an earlier version.
+        ("new Map()", [[], ["no reading yet"], ["750m CPU, 8.1 MB"]]),
+    ],
+)
+def test_what_pods_use_is_asked_for_before_it_is_reported(answers: str, expected: list[list[str]]) -> None:
+    def payload(seq: int, cores: float) -> str:
+        loads = {"uid-a": pod_telemetry.PodLoad("app/default/web", cores, 0.0, 8.1e6)}
+        found = pod_telemetry.PodLoads(node="node-1.example", boot=BOOT, seq=seq, ts_ns=1, loads=loads)
+        return bytes_of(wire.encode_loads(found))
+
+    script = f"""
+        const old = {payload(1, 0.25)}, next = {payload(2, 0.75)};
+        const asked = "{subjects.query("agent", "loads.get", "node-1.example")}";
+        const answers = {answers}, heard = new Map(), seen = [[]];
+        const fake = {{
+            subscribe: (subject, handler) => {{ heard.set(subject, handler); return subject; }},
+            unsubscribe: (sid) => heard.delete(sid),
+            requestAll: async (subject) => {{
+                if (!answers.has(subject)) throw new bus.NoAnswer("no service answers");
+                return [{{ payload: answers.get(subject) }}];
+            }},
+        }};
+        const found = new loads.Loads(fake);
+        found.follow("node-1.example");
+        await new Promise((done) => setTimeout(done));
+        seen.push([found.words("uid-a")]);
+        const subject = "{subjects.pods("node-1.example")}";
+        heard.get(subject)({{ subject, payload: next }});
+        seen.push([found.words("uid-a")]);
+        found.follow(null);
+        if (heard.size) throw new Error("it still listens");
+        show(seen);
+    """
+    assert run(script, "loads", "bus") == expected

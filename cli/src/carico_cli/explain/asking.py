@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from carico_cli.live import addresses, connection, service_queries
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
 from carico_local.jobs import job_labels
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
 # Names that are suggested for one that is not known.
 NEAREST_MOST = 3
-# What it says of a Pod is a detail: the rest of the answer does not wait longer for it.
-RESCHEDULER_MOST_S = 1.0
+# What rescheduler and agent say of a Pod are details: the rest of the answer does not wait longer for them.
+DETAIL_MOST_S = 1.0
 # Most rows of an answer, by the scheduler's limit.
 LIMIT_MOST = 1000
 # How a text begins that says that the Kubernetes API cannot be reached.
@@ -87,11 +88,22 @@ class Asker:
         question = {"namespace": namespace, "pod": pod}
         try:
             answer = await service_queries.ask(
-                self._bus, self._at, "rescheduler", "pod.explain", question, within_s=RESCHEDULER_MOST_S, hint=""
+                self._bus, self._at, "rescheduler", "pod.explain", question, within_s=DETAIL_MOST_S, hint=""
             )
         except (service_queries.NoAnswer, service_queries.Refused):
             return None
         return answer if answer["known"] else None
+
+    async def uses(self, node: str, uid: str) -> dict[str, float] | None:
+        """Return what a Pod uses, as its node's agent reports; None where it has no reading, or does not answer."""
+        # Imported here: of a Pod that waits, nothing is asked.
+        from carico_cli.live import node_answers
+
+        subject = subjects.query("agent", "loads.get", node)
+        try:
+            return node_answers.parse_uses(await self._bus.request(subject, b"", timeout_s=DETAIL_MOST_S), uid)
+        except (errors.BusError, errors.MessageError):
+            return None
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod in the stream, or None."""

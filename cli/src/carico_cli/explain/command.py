@@ -105,9 +105,7 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     is_asked = answer.get("phase") in containers.EXPLAINED and answer.get("api_silent_s") is None
     if answer["state"] == "bound" and is_asked and "containers" not in answer:
         await _add_containers(asker, answer)
-    if answer["state"] == "bound":
-        known = await asker.rescheduling(namespace, name)
-        answer["rescheduler"] = known if known is not None and known["uid"] == answer.get("uid") else None
+    await asyncio.gather(_add_rescheduler(asker, answer), _add_uses(asker, answer))
     if answer.get("containers") and answer.get("phase") == "Pending":
         found = await asker.events(namespace, answer["uid"])
         if isinstance(found, str):
@@ -115,6 +113,19 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         else:
             answer |= {"events": found.newest, "events_earlier": found.earlier, "events_unread": found.unread}
     return answer
+
+
+async def _add_rescheduler(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """Add what the rescheduler says of a bound Pod."""
+    if answer["state"] == "bound":
+        found = await asker.rescheduling(answer["namespace"], answer["pod"])
+        answer["rescheduler"] = found if found is not None and found["uid"] == answer.get("uid") else None
+
+
+async def _add_uses(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """Add what a Pod uses that runs; None without a reading."""
+    if answer.get("phase") == "Running" and answer.get("node") and answer.get("uid"):
+        answer["uses"] = await asker.uses(answer["node"], answer["uid"])
 
 
 async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str, name: str) -> errors.CaricoError:

@@ -10,6 +10,8 @@ from carico_core.domain import amounts, decision, names
 Row = Mapping[str, Any]
 # Nodes shown in a text; -o wide and -o json show more.
 SHOWN = 20
+# A smaller share of the time is not worth a word.
+_WAITS = 0.01
 _Reason = decision.Reason
 _OF_SCHEDULERS = ("Scheduled", "FailedScheduling")
 # Events quoted for a Pod that its node does not start.
@@ -31,6 +33,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False
     for sentence in containers.sentences(answer):
         lines += words.paragraph(sentence)
     lines += _of_events(answer)
+    lines += _of_uses(answer)
     lines += words.paragraph(answer["why"])
     if answer.get("class"):
         own = f"; settings of {answer['scheduler']}: {answer['profile']}" if answer.get("profile") else ""
@@ -99,6 +102,18 @@ def _of_node(answer: Row) -> list[str]:
         return []
     why = "its node is gone from the API" if ready is None else "its node is not ready and does not report"
     return words.paragraph(f"{why}: `kubectl describe node {answer['node']}`")
+
+
+def _of_uses(answer: Row) -> list[str]:
+    """Return what a running Pod uses."""
+    if "uses" not in answer:
+        return []
+    uses = answer["uses"]
+    if uses is None:
+        return words.paragraph("there is no reading of what it uses: its node's agent has none, or does not answer")
+    waits = f", and waits for a CPU {uses['waiting_tasks']:.0%} of the time" if uses["waiting_tasks"] >= _WAITS else ""
+    cpu, memory = amounts.millicores(uses["cores"]), amounts.text("memory", uses["memory_bytes"])
+    return words.paragraph(f"it uses {cpu} of CPU and {memory} of memory{waits}")
 
 
 def _of_record(answer: Row, now_ns: int) -> list[str]:

@@ -67,7 +67,9 @@ class Reader:
         self._clock = clock
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
         # What single Pods use, while it is looked at.
-        self.loads = live_loads.Loads(clock=clock, lease_s=lease_s, on_drop=self._signals.drop)
+        self.loads = live_loads.Loads(
+            clock=clock, lease_s=lease_s, on_drop=self._signals.drop, names=lambda: self._signals.node_names
+        )
         self._jobs = job_counts.JobCounts()
         self._pods = pods.PodTable()
         self._pods_age = list_watch.CopyAge(clock)

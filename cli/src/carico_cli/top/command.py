@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+import contextlib
 import dataclasses
 import importlib.util
 import io
@@ -13,7 +14,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.live import addresses, connection, loads, picture, reader
+from carico_cli.live import addresses, connection, picture, reader
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
@@ -24,9 +25,8 @@ from carico_core.runtime.process import clock as clocks
 USER_AGENT = "carico-top"
 # Each node advertises within this time (1 Hz), and the services answer.
 LISTEN_S = 1.5
-# What Pods use is complete somewhat later than after one interval of the reports.
-LOADS_S = loads.EVERY_S + 1.0
-LOOK_EVERY_S = 0.25
+# 1,000 agents have answered what their Pods use within a second, unless the bus is away.
+LOADS_MOST_S = 5.0
 # Nodes that an error message lists.
 _NODES_NAMED = 5
 # How long a line of the log is shown: what lasts is shown as trouble.
@@ -56,7 +56,7 @@ class Choices:
 )
 @click.option("--node", help="Open this node's view first.")
 @click.option(
-    "--pods", "with_pods", is_flag=True, help="With --once: list the Pods, and what each uses (11 s at most)."
+    "--pods", "with_pods", is_flag=True, help="With --once: list the Pods, and what each uses."
 )
 @click.pass_obj
 def command(
@@ -124,8 +124,6 @@ def undrawable(term: str) -> str | None:
 async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, clock: clocks.Clock) -> str:
     """Return the text to print, or the SVG to write. Raises `BusUnavailable`; `SettingsError` for an unknown node."""
     name = at.name
-    if chosen.with_pods:
-        found.loads.watch()
     task = asyncio.ensure_future(found.run())
     try:
         seen = await _listen(found, task)
@@ -140,7 +138,7 @@ async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, cl
 
             return await screen.draw_svg(found, name=name, clock=clock, node=chosen.node)
         if chosen.with_pods:
-            seen = await _with_loads(found, clock)
+            seen = await _with_loads(found)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -172,15 +170,13 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
     return found.picture()
 
 
-async def _with_loads(found: reader.Reader, clock: clocks.Clock) -> picture.Picture:
-    """Return the picture once each node that has running Pods has reported their loads, or had the time to."""
-    until_s = clock.monotonic_s() + LOADS_S - LISTEN_S
-    while True:
-        seen = found.picture()
-        used = {pod.node for pod in seen.pods if pod.state is picture.PodState.RUNNING}
-        if used <= seen.loads.keys() or clock.monotonic_s() >= until_s:
-            return seen
-        await asyncio.sleep(LOOK_EVERY_S)
+async def _with_loads(found: reader.Reader) -> picture.Picture:
+    """Return the picture with what Pods use, as their nodes' agents answer."""
+    found.loads.watch()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LOADS_MOST_S):
+            await found.loads.asked.wait()
+    return found.picture()
 
 
 async def _watch(found: reader.Reader, name: str, chosen: Choices, clock: clocks.Clock) -> int:

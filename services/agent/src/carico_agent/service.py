@@ -27,6 +27,7 @@ from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import memory_use, tasks
 from carico_core.wire import codec, subjects
+from carico_core.wire import messages as wire
 
 SERVICE = "carico-agent"
 DESCRIPTION = "one node's telemetry, model and capacity"
@@ -271,7 +272,13 @@ def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:
             raise errors.BusError(f"the state has {len(found)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
         return found
 
-    return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints={"state.get": state}, node=node)
+    async def loads(_: bytes) -> bytes:
+        if agent.usage_reports is None:
+            raise errors.BusError("what single Pods use is not measured: CARICO_AGENT_POD_CLASSES is none")
+        return wire.encode_loads(agent.usage_reports.known_loads())
+
+    endpoints = {"state.get": state, "loads.get": loads}
+    return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints=endpoints, node=node)
 
 
 def _may_appear(chosen: settings.AgentSettings) -> bool:

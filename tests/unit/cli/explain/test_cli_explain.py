@@ -11,10 +11,11 @@ import pytest
 from carico_cli.explain import asking, capacity, command, fit_text, job_asking, node_text, pod_text, remedies
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import words
-from carico_core.domain import cluster, decision, errors, names
+from carico_core.domain import cluster, decision, errors, names, pod_telemetry
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
@@ -169,6 +170,47 @@ async def test_a_pod_that_no_rescheduler_knows_is_explained_without_it(answer: d
     explained = await command.explain_pod(asker(bus), "default", "placed", 20)
     assert explained["rescheduler"] is None
     assert "rescheduler" not in pod_text.text(explained, now_ns=280 * 10**9)
+
+
+class ReportingBus(answering.DeskBus):
+    """A bus on which the agent of node-0 answers, too."""
+
+    said: bytes = b""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        if subject != subjects.query("agent", "loads.get", "node-0"):
+            return await super().request(subject, payload, timeout_s=timeout_s)
+        return self.said
+
+
+def loads_of(uid: str, *, waiting: float = 0.0) -> bytes:
+    load = pod_telemetry.PodLoad("app/default/pi", 0.502, waiting, 11_534_336.0)
+    return wire.encode_loads(
+        pod_telemetry.PodLoads(node="node-0", boot=objects.BOOT, seq=1, ts_ns=1, loads={uid: load})
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (loads_of("uid-placed"), "it uses 502m of CPU and 11.5 MB of memory node-0 had room"),
+        (loads_of("uid-placed", waiting=0.25), "it uses 502m of CPU and 11.5 MB of memory, and waits for a CPU 25% of"),
+        (loads_of("uid-other"), "there is no reading of what it uses"),
+        (loads_of("uid-placed").replace(b"0.502", b"-1"), "there is no reading of what it uses"),
+        (b"not JSON", "there is no reading of what it uses"),
+    ],
+)
+async def test_what_a_running_pod_uses_is_said_by_its_nodes_agent(said: bytes, expected: str) -> None:
+    bus = ReportingBus(desk_with_pods())
+    bus.said = said
+    answer = await command.explain_pod(asker(bus), "default", "placed", 20)
+    text = pod_text.text(answer, now_ns=0)
+    assert expected in " ".join(text.split())
+    assert_fits_a_terminal(text)
+    uses = answer["uses"]
+    assert uses is None or (uses["cores"], uses["memory_bytes"]) == (0.502, 11_534_336)
+    waits = await command.explain_pod(asker(bus), "default", "waits", 20)
+    assert "uses" not in waits
 
 
 async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_explained_so() -> None:

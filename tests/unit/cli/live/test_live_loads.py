@@ -1,5 +1,6 @@
 """What single Pods use: listened to while it is looked at and no longer, and never older than it may be."""
 
+import asyncio
 import collections
 import dataclasses
 
@@ -7,6 +8,7 @@ import pytest
 
 from carico_cli.live import loads as live_loads
 from carico_core.domain import errors, pod_telemetry
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -29,7 +31,9 @@ def listened_to(cluster: fake_cluster.Cluster) -> list[str]:
 async def test_a_report_replaces_the_last_one_and_holds_for_three_intervals() -> None:
     clock = clocks.FakeClock(monotonic_s=100.0)
     dropped: collections.Counter[errors.Drop] = collections.Counter()
-    known = live_loads.Loads(clock=clock, lease_s=10.0, on_drop=lambda reason: dropped.update([reason]))
+    known = live_loads.Loads(
+        clock=clock, lease_s=10.0, on_drop=lambda reason: dropped.update([reason]), names=lambda: ()
+    )
     known.take(*report(seq=2))
     clock.advance(live_loads.HOLDS_S)
     assert known.now() == {"node-1": {"uid-a": LOAD}}
@@ -67,6 +71,32 @@ async def test_loads_are_listened_to_only_while_they_are_looked_at() -> None:
         await waiting.until(lambda: listened_to(cluster) == [subjects.pods("node-1")])
         known.end()
         await waiting.until(lambda: listened_to(cluster) == [])
+
+
+async def test_agents_are_asked_at_once_for_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = fake_cluster.Cluster()
+    monkeypatch.setattr(live_loads, "ASKED_AT_ONCE", 2)
+
+    async def answer(_: bytes) -> bytes:
+        return report(uid=f"uid-{seq}", seq=seq)[1]
+
+    # The agents of other nodes do not answer, as where kwok plays them.
+    spec = buses.ServiceSpec(name="carico-agent", description="x", endpoints={"loads.get": answer}, node="node-1")
+    await cluster.own.serve(spec)
+    await cluster.advertise()
+    async with cluster.running():
+        known, seq = cluster.reader.loads, 1
+        known.watch()
+        await asyncio.wait_for(known.asked.wait(), waiting.WAIT_S)
+        assert cluster.reader.picture().loads == {"node-1": {"uid-1": LOAD}}
+        seq = 2
+        known.watch("node-1")
+        assert not known.asked.is_set()
+        await asyncio.wait_for(known.asked.wait(), waiting.WAIT_S)
+        assert cluster.reader.picture().loads == {"node-1": {"uid-2": LOAD}}
+        await cluster.own.publish(*report(seq=3, uid="uid-3"))
+        assert cluster.reader.picture().loads == {"node-1": {"uid-3": LOAD}}
+        assert cluster.reader.picture().dropped == {}
 
 
 async def test_loads_are_listened_to_again_at_a_new_address() -> None:

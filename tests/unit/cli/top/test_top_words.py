@@ -1,5 +1,6 @@
 """What `carico top` says without a screen: columns, orders, the words about a node, the picture once."""
 
+import asyncio
 import dataclasses
 import json
 import pathlib
@@ -10,8 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
+from carico_cli.live import loads as live_loads
 from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
+from carico_cli.live import reader as readers
 from carico_cli.top import command, once, view
 from carico_cli.top.words import columns, member_words, node_words, panels, spans
 from carico_core.domain import decision, errors, messages, pod_telemetry
@@ -275,36 +278,46 @@ def test_pods_are_listed_with_what_they_use_where_that_is_asked_for() -> None:
     ]
 
 
-def test_the_picture_once_waits_until_pods_are_measured(
+def test_the_picture_once_waits_until_agents_have_said_what_pods_use(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[pictures.Picture] = []
-    known = fake_cluster.Cluster().reader
+    # What comes from a bus is given by hand.
+    clusters = [fake_cluster.Cluster() for _ in range(3)]
+    for each in clusters:
+        each.hub.set_away(True)
+    made = [each.reader for each in clusters]
+    known: live_loads.Loads
+    heard_after_s = 0.01
+
+    def reader(*_: object, **__: object) -> readers.Reader:
+        nonlocal known
+        known = made[-1].loads
+        monkeypatch.setattr(made[-1], "picture", taken)
+        return made.pop()
 
     def taken() -> pictures.Picture:
-        loads = {"node-1": {RUNNING.uid: LOAD}} if len(asked) > 2 else {}
-        asked.append(picture(node(), pods=(RUNNING,), loads=loads))
-        return asked[-1]
+        loads = {"node-1": {RUNNING.uid: LOAD}} if known.asked.is_set() else {}
+        return picture(node(), pods=(RUNNING,), loads=loads)
 
     async def listen(*_: object) -> pictures.Picture:
+        asyncio.get_running_loop().call_later(heard_after_s, known.asked.set)
         return taken()
 
-    monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: known)
-    monkeypatch.setattr(known, "picture", taken)
+    def pods(*flags: str) -> Any:
+        argv = ("top", "--once", "--nats-url", "nats://127.0.0.1:1", "--json", *flags)
+        assert carico_cli.run(monkeypatch, *argv) == 0
+        return json.loads(capsys.readouterr().out)["pods"], known._subject
+
+    monkeypatch.setattr("carico_cli.live.reader.Reader", reader)
     monkeypatch.setattr(command, "_listen", listen)
-    monkeypatch.setattr(command, "LOOK_EVERY_S", 0.0)
-    argv = ("top", "--once", "--nats-url", "nats://127.0.0.1:1", "--json")
-    assert carico_cli.run(monkeypatch, *argv) == 0
-    assert json.loads(capsys.readouterr().out)["pods"] is None
-    assert (len(asked), known.loads._subject) == (1, None)
-    assert carico_cli.run(monkeypatch, *argv, "--pods") == 0
-    assert json.loads(capsys.readouterr().out)["pods"][0]["uses"]["cores"] == 0.5024
-    assert (len(asked), known.loads._subject) == (4, subjects.PODS_ALL)
-    # A node without an agent never reports.
-    monkeypatch.setattr(command, "LOADS_S", 0.0)
-    asked.clear()
-    assert carico_cli.run(monkeypatch, *argv, "--pods") == 0
-    assert json.loads(capsys.readouterr().out)["pods"][0]["uses"] is None
+    assert pods() == (None, None)
+    (found,), subject = pods("--pods")
+    assert (found["uses"]["cores"], subject) == (0.5024, subjects.PODS_ALL)
+    # Without a bus they are not asked.
+    monkeypatch.setattr(command, "LOADS_MOST_S", 0.01)
+    heard_after_s = 60.0
+    (found,), _ = pods("--pods")
+    assert found["uses"] is None
 
 
 def test_the_table_is_plain_text() -> None:

@@ -230,12 +230,23 @@ class PodUsage:
 
     def loads(self) -> dict[str, pod_telemetry.PodLoad]:
         """Return the load of each Pod, the mean of its readings since the last call; of a Pod without one, the last."""
+        for pod in self._pods.values():
+            load = self._load_since(pod)
+            if load is not None:
+                pod.load, pod.reported, pod.reported_s = load, pod.last, pod.last_s
+        return self.known_loads()
+
+    def known_loads(self) -> dict[str, pod_telemetry.PodLoad]:
+        """Return what `loads` returned last, and of a Pod that was not in it the mean since its start.
+
+        The next `loads` does not change by it.
+        """
         found = {}
         for uid, pod in self._pods.items():
-            self._note_load(pod)
-            if pod.load is not None and pod.last is not None:
+            load = self._load_since(pod) if pod.load is None else pod.load
+            if load is not None and pod.last is not None:
                 name = messages.ANY_CLASS if pod.pod_class is None else pod.pod_class
-                found[uid] = pod_telemetry.PodLoad(name, *pod.load, pod.last.memory_bytes)
+                found[uid] = pod_telemetry.PodLoad(name, *load, pod.last.memory_bytes)
         return found
 
     def put_back(self, found: Mapping[str, usage.ClassUsage]) -> None:
@@ -304,17 +315,16 @@ class PodUsage:
         pod.tally = self._tally_of(pod)
         return pod
 
-    def _note_load(self, pod: _Pod) -> None:
-        """Take in the readings since the last report."""
+    def _load_since(self, pod: _Pod) -> tuple[float, float] | None:
+        """Return the load since the last report; None without a reading since."""
         before, last, elapsed_s = pod.reported, pod.last, pod.last_s - pod.reported_s
         if before is None or last is None or elapsed_s < _INTERVAL_LEAST_S:
-            return
+            return None
         waiting = 0.0
         if last.waiting_s is not None and before.waiting_s is not None:
             # Throttled time is counted late, and the files are read one after the other.
             waiting = min(max((last.waiting_s - before.waiting_s) / elapsed_s, 0.0), 1.0)
-        pod.load = (last.cpu_s - before.cpu_s) / elapsed_s / self._core_scale, waiting
-        pod.reported, pod.reported_s = last, pod.last_s
+        return (last.cpu_s - before.cpu_s) / elapsed_s / self._core_scale, waiting
 
     def _note_mean(self, pod: _Pod) -> None:
         if pod.mean_from is None or pod.last is None or pod.last_s - pod.mean_from_s < READ_LEAST_S / 2.0:

@@ -69,10 +69,17 @@ class UsageReports:
 
     def next_loads(self) -> pod_telemetry.PodLoads:
         """Return the load of each Pod. A node without Pods reports that it has none."""
+        return self._loads(self._pods.loads())
+
+    def known_loads(self) -> pod_telemetry.PodLoads:
+        """Return the last report, with Pods that have started since, for who asks between two."""
+        return self._loads(self._pods.known_loads())
+
+    def _loads(self, loads: Mapping[str, pod_telemetry.PodLoad]) -> pod_telemetry.PodLoads:
         stamp = self._stamps.next("pods")
         return pod_telemetry.PodLoads(
-            node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=self._pods.loads()
-        )
+            node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=loads
+        )  # fmt: skip
 
 
 def _nothing() -> None:

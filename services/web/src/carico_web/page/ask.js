@@ -41,6 +41,12 @@ export async function node(bus, name) {
   return { ...answer, history: signals.toRows(answer.history, Date.now()) };
 }
 
+// What the Pods of a node use, as its agent last reported it; bytes, as those of its reports.
+export async function loads(bus, node) {
+  const [answer] = await bus.requestAll(signals.queryAgent(node, "loads.get"), {}, () => true);
+  return answer.payload;
+}
+
 // Why a Pod is where it is, or why it waits; `decision` is null if none is stored.
 export async function pod(bus, namespace, name) {
   const explained = await scheduler(bus, "pod.explain", { namespace, pod: name, limit: 20 });

@@ -1,5 +1,7 @@
-// What the Pods of one node use: its agent's reports, which come only while somebody looks.
+// What the Pods of one node use: its agent is asked once somebody looks, and its reports are listened to from then on.
 
+import * as ask from "./ask.js";
+import { NoAnswer } from "./bus.js";
 import * as format from "./format.js";
 import { decodeLoads, loadsOf } from "./signals.js";
 
@@ -19,9 +21,23 @@ export class Loads {
     if (this.sid) this.bus.unsubscribe(this.sid);
     this.node = node;
     this.report = null;
-    this.sid = node === null ? null : this.bus.subscribe(loadsOf(node), (message) => {
-      this.report = { loads: decodeLoads(message.subject, message.payload), heardMs: Date.now() };
-    });
+    this.sid = node === null ? null : this.bus.subscribe(loadsOf(node), (message) => this.take(message.subject, message.payload));
+    if (node !== null) this.ask(node);
+  }
+
+  take(subject, payload) {
+    this.report = { loads: decodeLoads(subject, payload), heardMs: Date.now() };
+  }
+
+  async ask(node) {
+    try {
+      const answer = await ask.loads(this.bus, node);
+      // What has been reported meanwhile is as new.
+      if (this.node === node && this.report === null) this.take(loadsOf(node), answer);
+    } catch (error) {
+      // A node without an agent, or with one of an earlier version, which only reports.
+      if (!(error instanceof NoAnswer)) console.warn(`dropped what Pods of ${node} use: ${error.message}`);
+    }
   }
 
   // What a Pod uses, in words.

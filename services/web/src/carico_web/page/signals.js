@@ -21,6 +21,10 @@ export function query(service, verb) {
   return `carico.v1.query.${service}.${verb}`;
 }
 
+export function queryAgent(node, verb) {
+  return `carico.v1.query.agent.${token(node)}.${verb}`;
+}
+
 // A node's advertisement. Maps of dimensions are arrays in the order of `dims`.
 export function decodeAdvertisement(subject, payload) {
   const m = parse(payload);
