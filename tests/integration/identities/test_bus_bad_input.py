@@ -17,7 +17,7 @@ import pytest
 
 from carico_auth import arrangements, key_folder
 from carico_cli.doctor import bus as bus_checks
-from carico_cli.doctor import findings
+from carico_cli.doctor import findings, places
 from carico_cli.live import addresses, connection
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -272,5 +272,5 @@ async def doctor(settings: buses.BusSettings) -> list[findings.Finding]:
         return await connection.join(at, security_site.CLOCK, name="doctor", within_s=DOCTOR_S)
 
     with contextlib.suppress(errors.BusError):
-        return await bus_checks.check(connect, [], lease_s=10.0, now_s=0.0, at=at, namespace="carico")
+        return await bus_checks.check(connect, [], lease_s=10.0, now_s=0.0, at=at, place=places.Place.of(at, "carico"))
     return []

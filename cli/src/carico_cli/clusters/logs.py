@@ -47,7 +47,9 @@ def command(
         nearest = names.nearest(service or "", known, most=1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
         got = "no service" if service is None else f"service {service!r}{hint}"
-        of_pod = "" if service is None or nearest else f"; the log of a Pod: `kubectl logs {service}`"
+        of_pod = (
+            "" if service is None or nearest else f"; the log of a Pod: `carico use {local} kubectl logs {service}`"
+        )
         raise errors.SettingsError(f"got {got}, expected one of {', '.join(known)}{of_pod}")
     log = paths.log(service_parts.log_name(service))
     if not log.exists():

@@ -70,10 +70,10 @@ async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.C
 
 async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
-    at: addresses.Address, namespace: str,
+    at: addresses.Address, place: places.Place,
 ) -> list[findings.Finding]:  # fmt: skip
     """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`."""
-    what, url, place = "NATS", at.url, places.Place.of(at, namespace)
+    what, url = "NATS", at.url
     try:
         bus = await connect()
     except errors.BusRefused as error:

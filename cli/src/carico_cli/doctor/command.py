@@ -93,15 +93,14 @@ async def _examine(
     context: settings.Context, wanted: api_client.KubeSettings, at: addresses.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
-    seen = kubernetes.Seen(findings=[], nodes=[])
+    seen = kubernetes.Seen(findings=[], nodes=[], place=places.Place.of(at, namespace))
     names = frozenset({domain_names.SCHEDULER_NAME})
     if at is not None:
         names = await bus.scheduler_names(_connecting(at, clock), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
-        place = places.Place.of(at, namespace)
         now_s = clock.wall_ns() / 1e9
-        seen = await kubernetes.check(api, namespace, now_s=now_s, scheduler_names=names, place=place)
+        seen = await kubernetes.check(api, seen.place, now_s=now_s, scheduler_names=names)
     except errors.ApiUnavailable as error:
         do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
@@ -122,5 +121,5 @@ async def _examine(
         lease_s=at.bus.lease_s,
         now_s=clock.wall_ns() / 1e9,
         at=at,
-        namespace=namespace,
+        place=seen.place,
     )

@@ -21,22 +21,23 @@ PSI_FROM = (4, 20)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The findings about the API, and its nodes for the checks of the bus."""
+    """The findings about the API, and its nodes and the cluster's place for the checks of the bus."""
 
     findings: list[findings.Finding]
     nodes: list[cluster.Node]
+    place: places.Place
 
 
 async def check(
-    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({names.SCHEDULER_NAME}),
-    place: places.Place | None = None,
+    api: rights.Api, place: places.Place, *, now_s: float,
+    scheduler_names: Set[str] = frozenset({names.SCHEDULER_NAME}),
 ) -> Seen:  # fmt: skip
     """Check the API, and the Pods with one of these schedulerNames.
 
     Raises `ApiUnavailable`; `ApiError` where it does not report its version.
     """
-    where = place or places.Place.of(None, namespace)
-    version = await api.request("GET", "/version")
+    version, namespace = await api.request("GET", "/version"), place.namespace
+    where = place.knowing(str(version.get("gitVersion")))
     found = [_version(version)]
     found += await rights.check(api, namespace)
     if where.kind is places.Kind.KUBERNETES:
@@ -46,12 +47,12 @@ async def check(
     except errors.Forbidden as error:
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
         of_pods = await pods.check(api, now_s, scheduler_names, where)
-        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[])
+        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[], place=where)
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure, where)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     found += await pods.check(api, now_s, scheduler_names, where, nodes)
-    return Seen(findings=found, nodes=nodes)
+    return Seen(findings=found, nodes=nodes, place=where)
 
 
 def _version(said: Mapping[str, Any]) -> findings.Finding:

@@ -8,6 +8,8 @@ from carico_cli.live import addresses
 
 # The name of NATS in docker-compose.yml: its commands have no other address.
 _COMPOSE_HOST = "nats-server"
+# How the version of the embedded API ends.
+EMBEDDED = "+carico"
 _WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
 # In Kubernetes: what each service is (deploy/k8s/base).
 _KINDS = {"agent": "daemonset", "nats": "statefulset"}
@@ -43,6 +45,21 @@ class Place:
         """What to add to a command of `carico`, so that it means this cluster."""
         return f" --name {self.name}" if self.kind is Kind.LOCAL else ""
 
+    def knowing(self, version: str) -> "Place":
+        """Return the place once the API's version is known: elsewhere, only compose has the embedded API."""
+        is_compose = self.kind is Kind.KUBERNETES and version.endswith(EMBEDDED)
+        return dataclasses.replace(self, kind=Kind.COMPOSE) if is_compose else self
+
+    @property
+    def kubectl(self) -> str:
+        """How a person runs kubectl on this cluster."""
+        match self.kind:
+            case Kind.LOCAL:
+                return f"carico use {self.name} kubectl"
+            case Kind.COMPOSE:
+                return "KUBECONFIG=compose/kubeconfig/host.yaml kubectl"
+        return "kubectl"
+
     def log(self, service: str, node: str = "") -> str:
         """Return the command that shows the log of nats, aggregator, scheduler or agent; `node`: of that agent."""
         match self.kind:
@@ -59,7 +76,7 @@ class Place:
 
     def of_node(self, node: str) -> str:
         """Return the command that shows why a node is not ready."""
-        return f"`carico status{self.flag}`" if self.kind is Kind.LOCAL else f"`kubectl describe node {node}`"
+        return f"`carico status{self.flag}`" if self.kind is Kind.LOCAL else f"`{self.kubectl} describe node {node}`"
 
     @property
     def reach_bus(self) -> str:

@@ -52,10 +52,10 @@ async def check(
     runs = list(_parsed(running))
     return [
         *waiting.report(waits, nodes, now_s, place),
-        *_passed_over(long, [pod for pod, _ in runs], now_s),
-        *_not_started(stuck),
-        *_crashing((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names),
-        *_not_ended([*listed, *running], now_s),
+        *_passed_over(long, [pod for pod, _ in runs], now_s, place),
+        *_not_started(stuck, place),
+        *_crashing(((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names), place),
+        *_not_ended([*listed, *running], now_s, place),
         *_unnoticed(pending, scheduler_names, now_s, place),
     ]
 
@@ -77,7 +77,7 @@ def _waits(pod: cluster.Pod) -> bool:
 
 
 def _passed_over(
-    waiting: Sequence[cluster.Pod], running: Sequence[cluster.Pod], now_s: float
+    waiting: Sequence[cluster.Pod], running: Sequence[cluster.Pod], now_s: float, place: places.Place
 ) -> list[findings.Finding]:  # fmt: skip
     """Return a finding for each class whose oldest Pod waits while many later Pods of other classes were placed."""
     oldest: dict[str, cluster.Pod] = {}
@@ -92,12 +92,15 @@ def _passed_over(
         if later >= PASSED_OVER:
             waited = formats.duration(now_s - pod.created_at_s)
             detail = f"class {named}: {pod.key} has waited {waited}, while {later} later Pods of other classes run"
-            do = f"`carico explain {pod.key}` says what it lacks; a higher priority makes room go to it first"
+            explain = f"`carico explain {pod.key}{place.flag}`"
+            do = f"{explain} says what it lacks; a higher priority makes room go to it first"
             found.append(findings.warn("fairness", detail, do))
     return found
 
 
-def _not_ended(items: Iterable[Mapping[str, Any]], now_s: float) -> list[findings.Finding]:
+def _not_ended(
+    items: Iterable[Mapping[str, Any]], now_s: float, place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
     """Return a finding about Pods whose deletion was due, and that their nodes have not ended."""
     late = []
     for item in items:
@@ -109,9 +112,10 @@ def _not_ended(items: Iterable[Mapping[str, Any]], now_s: float) -> list[finding
             late.append(f"{metadata.get('namespace', 'default')}/{metadata['name']} on {node}")
     if not late:
         return []
+    kubectl = place.kubectl
     do = (
-        "is the node Ready (`kubectl get nodes`), and does a finalizer hold the Pod (`kubectl get pod POD -o yaml`)? "
-        "`kubectl delete pod POD --force` gives it up, also if its processes still run"
+        f"is the node Ready (`{kubectl} get nodes`), and does a finalizer hold the Pod (`{kubectl} get pod POD -o "
+        f"yaml`)? `{kubectl} delete pod POD --force` gives it up, also if its processes still run"
     )
     return [findings.warn("Pods not ended", f"their deletion is overdue: {findings.names(late)}", do)]
 
@@ -154,7 +158,9 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     return [f"{waits[0] or 'waiting'} for {formats.duration(now_s - placed_s)}"]
 
 
-def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[findings.Finding]:
+def _crashing(
+    running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]], place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
     """Return a finding about Pods whose containers end again and again."""
     found = [
         f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')}"
@@ -165,7 +171,10 @@ def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[
     ]
     if not found:
         return []
-    do = "`kubectl logs POD --previous` shows the output before it ended, `carico explain POD` why it did"
+    do = (
+        f"`{place.kubectl} logs POD --previous` shows the output before it ended, `carico explain POD{place.flag}` why "
+        "it did"
+    )
     return [findings.warn("Pods crashing", f"their containers end again and again: {findings.names(found)}", do)]
 
 
@@ -187,11 +196,11 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     return placed_s if placed_s is not None and scheduled.get("status") == "True" else math.inf
 
 
-def _not_started(pods: list[str]) -> list[findings.Finding]:
+def _not_started(pods: list[str], place: places.Place) -> list[findings.Finding]:
     if not pods:
         return []
     do = (
         "each may start at any moment, so its room stays reserved: fix its image, key or volume, or delete it; "
-        "`kubectl describe pod` shows the node's Events"
+        f"`{place.kubectl} describe pod` shows the node's Events"
     )
     return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]

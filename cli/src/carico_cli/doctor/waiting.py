@@ -32,7 +32,9 @@ def report(
         return [findings.ok(WHAT, f"no Pod has waited for CARICO for more than {LONG_S:.0f} s")]
     found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
     left = sum(len(group) for group in list(groups.values())[_REASONS_MOST:])
-    more = findings.warn(WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", "`carico top`, P")
+    more = findings.warn(
+        WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", f"`carico top{place.flag}`, P"
+    )
     return [*found, *([more] if left else [])]
 
 

@@ -60,7 +60,7 @@ def command(
         from carico_cli.explain import job_asking, job_text
 
         found = asyncio.run(job_asking.explain(at, context, in_namespace, name))
-        formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide))
+        formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide, kubectl=at.kubectl))
         return
 
     async def ask(asker: asking.Asker) -> str:
@@ -70,7 +70,7 @@ def command(
         answer = await explain_pod(asker, in_namespace, name, limit)
         if is_json:
             return formats.json_text(answer)
-        return pod_text.text(answer, now_ns=asker.clock.wall_ns(), wide=wide, is_local=at.is_local)
+        return pod_text.text(answer, now_ns=asker.clock.wall_ns(), wide=wide, at=at)
 
     formats.say(asking.run(ask, at, context.environ))
 

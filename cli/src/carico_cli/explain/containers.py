@@ -62,7 +62,7 @@ def _fact(
     }  # fmt: skip
 
 
-def sentences(answer: Mapping[str, Any]) -> list[str]:
+def sentences(answer: Mapping[str, Any], kubectl: str = "kubectl") -> list[str]:
     """Return the same as sentences, with where to read more; empty where there is nothing to add."""
     found: Sequence[Mapping[str, Any]] = answer.get("containers") or ()
     if not found:
@@ -72,10 +72,10 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
     if any(reason in _NOT_BEGUN for fact in found for reason in (fact["reason"], fact["ended_reason"])):
         return lines
     if any(fact.get("restarts") and fact["state"] != "ended" for fact in found):
-        return [*lines, f"`kubectl logs {key} --previous` shows its output before it ended"]
+        return [*lines, f"`{kubectl} logs {key} --previous` shows its output before it ended"]
     if answer.get("phase") == "Failed":
-        return [*lines, f"`kubectl logs {key}` shows its output"]
-    return [*lines, f"its node has not started it yet: `kubectl describe pod {key}`"] if _waits(found) else lines
+        return [*lines, f"`{kubectl} logs {key}` shows its output"]
+    return [*lines, f"its node has not started it yet: `{kubectl} describe pod {key}`"] if _waits(found) else lines
 
 
 def _waits(found: Sequence[Mapping[str, Any]]) -> bool:

@@ -62,12 +62,12 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
     }
 
 
-def text(found: Mapping[str, Any], *, wide: bool = False) -> str:
+def text(found: Mapping[str, Any], *, wide: bool = False, kubectl: str = "kubectl") -> str:
     """Return the answer in lines of at most 80 columns."""
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(found["phases"].items()))
     took = f"{'in' if found['ended'] else 'so far'} {found['job_s']:.1f} s"
     lines = words.paragraph(f"job {found['job']}: {amounts.plural(found['pods'], 'Pod')} ({phases}), {took}", "")
-    lines += words.paragraph(_verdict(found))
+    lines += words.paragraph(_verdict(found, kubectl))
     total_s = sum(each["total_s"] for each in found["spans"].values()) or 1.0
     rows = [
         (_SPANS[what], _seconds(each["mean_s"]), _seconds(each["most_s"]), f"{each['total_s'] / total_s:.0%}")
@@ -92,7 +92,7 @@ def text(found: Mapping[str, Any], *, wide: bool = False) -> str:
 _SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
+def _verdict(found: Mapping[str, Any], kubectl: str) -> str:
     """Return in one sentence where most of the time went, and what would change that."""
     most = max(found["spans"], key=lambda what: found["spans"][what]["total_s"])
     slow = found["slowness"]
@@ -102,7 +102,7 @@ def _verdict(found: Mapping[str, Any]) -> str:
         now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`carico top`, P)" if waits else ""
         return f"its Pods mostly waited for a node: more nodes or a higher ceiling shorten that{ran}{now}"
     if most == "starting":
-        return f"its Pods mostly waited to be started by their nodes: `kubectl describe pod` shows why{ran}"
+        return f"its Pods mostly waited to be started by their nodes: `{kubectl} describe pod` shows why{ran}"
     if slow is not None and slow > _SLOW:
         return f"its Pods mostly ran, slowly: fewer on a node (a lower ceiling) make each faster{ran}"
     return f"its Pods mostly ran{ran}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import containers, remedies
+from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts, decision, names
 
@@ -23,14 +24,15 @@ _LASTING = frozenset(
 _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
-def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False) -> str:
+def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address | None = None) -> str:
     """Return all that is known of the Pod, in lines of at most 80 columns.
 
-    wide: show every node of the answer. is_local: a cluster of `carico up`, so that advice names its flags.
+    wide: show every node of the answer. at: the cluster, whose flags and kubectl advice names.
     """
-    lines = [_headline(answer), *_of_node(answer)]
+    kubectl = "kubectl" if at is None else at.kubectl
+    lines = [_headline(answer), *_of_node(answer, kubectl)]
     lines += _of_judgement(answer)
-    for sentence in containers.sentences(answer):
+    for sentence in containers.sentences(answer, kubectl):
         lines += words.paragraph(sentence)
     lines += _of_events(answer)
     lines += _of_uses(answer)
@@ -42,7 +44,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False
     lines += _of_wait(answer)
     lines += _of_rescheduler(answer.get("rescheduler"), now_ns)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
-        lines += _of_nodes(answer, shown=None if wide else SHOWN, is_local=is_local)
+        lines += _of_nodes(answer, at, shown=None if wide else SHOWN)
     lines += words.behind(answer)
     lines += words.paragraph(answer["note"], "") if answer.get("note") else []
     return "\n".join(lines)
@@ -95,13 +97,13 @@ def _of_events(answer: Row) -> list[str]:
     return lines + (words.paragraph(f"of its Events {answer['events_unread']}") if answer.get("events_unread") else [])
 
 
-def _of_node(answer: Row) -> list[str]:
+def _of_node(answer: Row, kubectl: str) -> list[str]:
     """Return what prevents its node from running it; an older scheduler does not report this."""
     ready = answer.get("node_ready", True)
     if answer["state"] != "bound" or ready:
         return []
     why = "its node is gone from the API" if ready is None else "its node is not ready and does not report"
-    return words.paragraph(f"{why}: `kubectl describe node {answer['node']}`")
+    return words.paragraph(f"{why}: `{kubectl} describe node {answer['node']}`")
 
 
 def _of_uses(answer: Row) -> list[str]:
@@ -214,7 +216,7 @@ def _before(count: int) -> str:
     return f"{amounts.plural(count, 'Pod')} {verb} before it" if count else "no Pod waits before it"
 
 
-def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
+def _of_nodes(answer: Row, at: addresses.Address | None, *, shown: int | None) -> list[str]:
     """Return all nodes as they are now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
     said = f"Now {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} can take {of}"
@@ -224,15 +226,15 @@ def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
     lines += _table(rows)
     left = answer["nodes"] - len(rows)
     lines += [f"... and {amounts.plural(left, 'node')} more (-o wide shows up to 1000)"] if left else []
-    return lines + _of_help(answer, is_local=is_local)
+    return lines + _of_help(answer, at)
 
 
-def _of_help(answer: Row, *, is_local: bool) -> list[str]:
+def _of_help(answer: Row, at: addresses.Address | None) -> list[str]:
     """Return what could help a waiting Pod that no node can take."""
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
     lines = ["", "What could help:"]
-    for reason, text in remedies.for_refused(answer["refused"], is_local=is_local):
+    for reason, text in remedies.for_refused(answer["refused"], at):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
         lines += words.paragraph(f"reserved: {remedies.RESERVED}")

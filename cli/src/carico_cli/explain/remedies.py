@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from carico_cli.live import addresses
 from carico_core.domain import decision
 
 _Reason = decision.Reason
@@ -22,17 +23,17 @@ BY_REASON: Mapping[str, str] = {
     _Reason.STALE: _SILENT,
     _Reason.SUSPECT: "its agent does not report a Pod that was placed there: `carico explain node NODE`, the agent's "
     "log",
-    _Reason.NOT_READY: "check the node: `kubectl describe node NODE`",
-    _Reason.UNSCHEDULABLE: "`kubectl uncordon NODE`, unless it is being drained",
-    _Reason.TAINT: "add a toleration to the Pod, or `kubectl taint node NODE KEY-`",
+    _Reason.NOT_READY: "check the node: `{kubectl} describe node NODE`",
+    _Reason.UNSCHEDULABLE: "`{kubectl} uncordon NODE`, unless it is being drained",
+    _Reason.TAINT: "add a toleration to the Pod, or `{kubectl} taint node NODE KEY-`",
     _Reason.NODE_NAME: "the Pod's nodeName names another node",
-    _Reason.NODE_SELECTOR: "`kubectl label node NODE KEY=VALUE`, or change the Pod's nodeSelector",
+    _Reason.NODE_SELECTOR: "`{kubectl} label node NODE KEY=VALUE`, or change the Pod's nodeSelector",
     _Reason.NODE_AFFINITY: "add labels to a node, or change the Pod's required terms",
     _Reason.REQUESTS: "smaller requests, or none: CARICO needs none, but respects those that a Pod has",
     _Reason.POD_LIMIT: "more nodes, or a higher maxPods of the kubelet",
     _Reason.HOST_PORTS: "another hostPort, or none",
     _Reason.DISK: "only one Pod on a node can use such a disk: another node, or another disk",
-    _Reason.VOLUME: "check the claim and its StorageClass: `kubectl describe pvc`",
+    _Reason.VOLUME: "check the claim and its StorageClass: `{kubectl} describe pvc`",
     _Reason.VOLUME_LIMIT: "more nodes: the driver attaches no more volumes there",
     _Reason.POD_AFFINITY: "the Pod that it must be near has to run first, on a node with the topology's label",
     _Reason.POD_ANTI_AFFINITY: "more nodes or zones: each of these has a Pod that it must be apart from",
@@ -42,8 +43,14 @@ BY_REASON: Mapping[str, str] = {
 }
 
 
-def for_refused(refused: Mapping[str, int], *, is_local: bool = False) -> list[tuple[str, str]]:
-    """Return (reason, what could help), beginning with the reason that refuses the most nodes."""
+def for_refused(refused: Mapping[str, int], at: addresses.Address | None = None) -> list[tuple[str, str]]:
+    """Return (reason, what could help), beginning with the reason that refuses the most nodes.
+
+    at: the cluster, whose flags and kubectl the advice names.
+    """
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    ceiling = "`carico up --ceiling`" if is_local else "CARICO_AGENT_CEILING_CPU"
-    return [(reason, BY_REASON[reason].format(ceiling=ceiling)) for reason, _ in ordered if reason in BY_REASON]
+    words = {
+        "ceiling": "`carico up --ceiling`" if at is not None and at.is_local else "CARICO_AGENT_CEILING_CPU",
+        "kubectl": "kubectl" if at is None else at.kubectl,
+    }
+    return [(reason, BY_REASON[reason].format(**words)) for reason, _ in ordered if reason in BY_REASON]

@@ -94,7 +94,7 @@ def _why_gone(context: settings.Context, address: addresses.Address, job: jobs.J
         return None
     return (
         f"its cluster's API has not answered for {away_s:.0f} s: was the cluster ended? If not, the job continues, and "
-        f"`kubectl get pods -l {job_labels.JOB_LABEL}={job.name}` shows it"
+        f"`{address.kubectl} get pods -l {job_labels.JOB_LABEL}={job.name}` shows it"
     )
 
 
@@ -108,28 +108,28 @@ async def _submit(
         try:
             async with _announced(lambda: slow + (shortage() or "the Kubernetes API has not accepted all Pods yet")):
                 batch = await jobs.has_controller(live.api)
-                await _check_name(live, job)
+                await _check_name(live, job, address)
                 created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
-            raise _taken(job) from None
+            raise _taken(job, address) from None
         except errors.ApiUnavailable as error:
             raise errors.ApiUnavailable(f"job {job.name}: {error}; {shortage() or address.look}") from None
         formats.say(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
         return await job_wait.wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
 
 
-async def _check_name(live: connection.ApiSession, job: jobs.Job) -> None:
+async def _check_name(live: connection.ApiSession, job: jobs.Job, address: addresses.Address) -> None:
     """Raise `SettingsError` where a job of this name has Pods, whose own names need not collide."""
     path, label = f"/api/v1/namespaces/{job.namespace}/pods", f"{job_labels.JOB_LABEL}={job.name}"
     found = await live.api.request("GET", path, params={"labelSelector": label, "limit": "1"})
     if found.get("items"):
-        raise _taken(job)
+        raise _taken(job, address)
 
 
-def _taken(job: jobs.Job) -> errors.SettingsError:
+def _taken(job: jobs.Job, address: addresses.Address) -> errors.SettingsError:
     return errors.SettingsError(
         f"--job: a job named {job.name!r} exists already: choose another name, or remove its Pods with "
-        f"`kubectl delete pods -l {job_labels.JOB_LABEL}={job.name}`"
+        f"`{address.kubectl} delete pods -l {job_labels.JOB_LABEL}={job.name}`"
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shlex
 import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
@@ -30,6 +31,14 @@ class Address:
     def url(self) -> str:
         """The address of NATS, without credentials."""
         return self.bus.url.rpartition("@")[2]
+
+    @property
+    def kubectl(self) -> str:
+        """How a person runs kubectl on this cluster, whatever their shell means."""
+        if self.is_local:
+            return f"carico use {self.name} kubectl"
+        flags = (("--kubeconfig", self.kube.kubeconfig), ("--context", self.kube.context))
+        return shlex.join(["kubectl", *(word for flag, value in flags if value for word in (flag, value))])
 
     @property
     def look(self) -> str:

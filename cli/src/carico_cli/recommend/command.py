@@ -1,6 +1,7 @@
 """`carico recommend [WORKLOAD]`."""
 
 import enum
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -90,14 +91,15 @@ def command(
         case Form.YAML:
             formats.say("\n---\n".join(manifests.yaml_text(row) for row in rows))
         case Form.PATCH:
-            formats.say(_patches(rows, forced=force, exists=lambda path: asking.exists(at, context.environ, path)))
+            has = functools.partial(asking.exists, at, context.environ)
+            formats.say(_patches(rows, forced=force, exists=has, kubectl=at.kubectl))
         case Form.TABLE:
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
             formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
 
 
-def _patches(rows: Sequence[Row], *, forced: bool, exists: Exists) -> str:
+def _patches(rows: Sequence[Row], *, forced: bool, exists: Exists, kubectl: str) -> str:
     """Return the commands that patch all classes. Raises `SettingsError` if one cannot be patched: all or none."""
 
     def is_cron_job(row: Row) -> bool:
@@ -105,7 +107,9 @@ def _patches(rows: Sequence[Row], *, forced: bool, exists: Exists) -> str:
         path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
         return one.kind == "Job" and exists(path) is True
 
-    return "\n".join(manifests.patch_text(row, forced=forced, is_cron_job=is_cron_job(row)) for row in rows)
+    return "\n".join(
+        manifests.patch_text(row, forced=forced, is_cron_job=is_cron_job(row), kubectl=kubectl) for row in rows
+    )
 
 
 def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:

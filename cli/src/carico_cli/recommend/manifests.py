@@ -68,10 +68,11 @@ def _block_lines(block: Mapping[str, Mapping[str, str]], *, indent: int) -> list
     ]
 
 
-def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
+def patch_text(row: Row, *, forced: bool, is_cron_job: bool, kubectl: str = "kubectl") -> str:
     """Return the command that patches the owner's template. Raises `SettingsError` if it must not or cannot be.
 
-    `is_cron_job`: whether a CronJob of the class's name exists, which the name of a class does not show.
+    `is_cron_job`: whether a CronJob of the class's name exists, which the name of a class does not show. `kubectl`: how
+    it is run on the cluster.
     """
     doubts = [*(FLAGS[flag] for flag in row["flags"]), *row["contradicts"]]
     if doubts and not forced:
@@ -99,4 +100,4 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
         body = {step: body}
     # The default type, a strategic merge, changes the containers of these names and keeps the others.
     written = shlex.quote(json.dumps(body, separators=(",", ":")))
-    return f"kubectl patch {kind} {one.name} --namespace {one.namespace} --patch {written}"
+    return f"{kubectl} patch {kind} {one.name} --namespace {one.namespace} --patch {written}"

@@ -55,9 +55,7 @@ class Choices:
     "--svg", type=click.Path(dir_okay=False, writable=True), help="With --once: write the screen to this file."
 )
 @click.option("--node", help="Open this node's view first.")
-@click.option(
-    "--pods", "with_pods", is_flag=True, help="With --once: list the Pods, and what each uses."
-)
+@click.option("--pods", "with_pods", is_flag=True, help="With --once: list the Pods, and what each uses.")
 @click.pass_obj
 def command(
     context: settings.Context, /, is_once: bool, every_s: float, output: formats.Output, svg: str | None,

@@ -240,7 +240,7 @@ async def explanation_of(reader: overlays.Reader, clock: clocks.Clock, pod: pict
         raise errors.ApiUnavailable(_NO_API)
     asker = asking.Asker(bus, at, lambda: contextlib.nullcontext(api), clock)
     answer = await explaining.explain_pod(asker, pod.namespace, pod.name, pod_text.SHOWN)
-    return pod_text.text(answer, now_ns=clock.wall_ns(), is_local=at.is_local)
+    return pod_text.text(answer, now_ns=clock.wall_ns(), at=at)
 
 
 async def log_of(reader: overlays.Reader, pod: pictures.Pod) -> str:

@@ -99,7 +99,11 @@ def test_the_error_names_what_shows_a_remote_cluster_to_who_has_its_address(
         ((), "got no service, expected one of agent/node-1, nats"),
         (("nast",), "got service 'nast' (nearest: nats), expected one of agent/node-1, nats"),
         (("agent",), "got service 'agent' (nearest: agent/node-1), expected one of agent/node-1, nats"),
-        (("web-0",), "got service 'web-0', expected one of agent/node-1, nats; the log of a Pod: `kubectl logs web-0`"),
+        (
+            ("web-0",),
+            "got service 'web-0', expected one of agent/node-1, nats; the log of a Pod: `carico use shop kubectl logs "
+            "web-0`",
+        ),
     ],
 )
 def test_what_is_no_service_gets_those_there_are_and_a_pod_its_own_command(

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from carico_cli.doctor import bus as bus_checks
-from carico_cli.doctor import command, findings, kubernetes, rights
+from carico_cli.doctor import command, findings, kubernetes, places, rights
 from carico_cli.live import addresses, members
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -31,6 +31,7 @@ from tests.tools.memory import memory_bus
 from tests.unit.scheduler import objects
 
 AT = addresses.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
+PLACE = places.Place.of(AT, "carico")
 MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 ROOT = pathlib.Path(__file__).parents[4]
 NOW_S = 1_000_000_000.0
@@ -131,7 +132,7 @@ def advertised(name: str, age_s: float = 1.0) -> tuple[str, bytes]:
 
 
 async def look(api: Api) -> dict[str, list[findings.Finding]]:
-    seen = await kubernetes.check(api, "carico", now_s=NOW_S)
+    seen = await kubernetes.check(api, PLACE, now_s=NOW_S)
     found: dict[str, list[findings.Finding]] = {}
     for one in seen.findings:
         found.setdefault(one.what, []).append(one)
@@ -143,7 +144,9 @@ async def listen(bus: Bus, *names: str, at: addresses.Address = AT) -> list[find
         return bus
 
     nodes = [objects.make_node(name) for name in names]
-    found = await bus_checks.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, namespace="carico")
+    found = await bus_checks.check(
+        connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, place=places.Place.of(at, "carico")
+    )
     assert bus.closed
     return found
 
@@ -220,7 +223,7 @@ async def test_pods_of_every_name_that_the_scheduler_serves_are_named() -> None:
     pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
     api = Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": [pod]}})
     for names, level in (({"carico"}, Level.OK), (served, Level.WARN)):
-        seen = await kubernetes.check(api, "carico", now_s=NOW_S, scheduler_names=names)
+        seen = await kubernetes.check(api, PLACE, now_s=NOW_S, scheduler_names=names)
         (waiting,) = (each for each in seen.findings if each.what == "waiting Pods")
         assert waiting.level is level
 
@@ -382,13 +385,13 @@ async def test_a_bus_that_does_not_answer_or_refuses_every_client_is_one_line_wi
     async def refused() -> Bus:
         raise errors.BusRefused("NATS at nats://x:4222 says no to the key UABC of /key")
 
-    found = await bus_checks.check(away, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
+    found = await bus_checks.check(away, [], lease_s=10.0, now_s=NOW_S, at=AT, place=PLACE)
     assert [one.level for one in found] == [Level.FAIL]
     assert "nats://x:4222" in found[0].detail and "service/carico-nats" in found[0].do
     here = dataclasses.replace(AT, name="shop", is_local=True)
-    found = await bus_checks.check(away, [], lease_s=10.0, now_s=NOW_S, at=here, namespace="carico")
+    found = await bus_checks.check(away, [], lease_s=10.0, now_s=NOW_S, at=here, place=places.Place.of(here, "carico"))
     assert "`carico status --name shop`" in found[0].do
-    found = await bus_checks.check(refused, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
+    found = await bus_checks.check(refused, [], lease_s=10.0, now_s=NOW_S, at=AT, place=PLACE)
     assert [one.level for one in found] == [Level.FAIL]
     assert "the key UABC" in found[0].detail and "docs/security.md" in found[0].do
 

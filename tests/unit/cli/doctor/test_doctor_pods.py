@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.doctor import agents, findings, places, pods
+from carico_cli.doctor import agents, findings, installation, kubernetes, places, pods
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
+from carico_local.api.kubectl import discovery
 from tests.unit.cli import fake_cluster
 from tests.unit.cli.doctor import test_cli_doctor as doctor
 from tests.unit.scheduler import objects
@@ -224,3 +225,46 @@ def test_a_remedy_fits_where_the_cluster_runs(url: str, is_local: bool, logs: tu
     assert (place.log("agent", "n1"), place.log("nats")) == tuple(f"`{each}`" for each in logs)
     for remedy in (place.restart, place.reach_bus):
         assert ("docker compose" in remedy) is (place.kind is places.Kind.COMPOSE)
+
+
+@pytest.mark.parametrize(
+    ("place", "kubectl", "flag"),
+    [
+        (LOCAL, "carico use shop kubectl", " --name shop"),
+        (places.Place(kind=places.Kind.COMPOSE), "KUBECONFIG=compose/kubeconfig/host.yaml kubectl", ""),
+        (KUBERNETES, "kubectl", ""),
+    ],
+)
+async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl: str, flag: str) -> None:
+    late = pod("late", 900.0, phase="Running", nodeName="n1")
+    late["metadata"]["deletionTimestamp"] = instant(300.0)
+    crashing = pod("crashing", 300.0, phase="Running", nodeName="n1")
+    crashing["status"]["containerStatuses"] = [
+        {
+            "name": "a", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+        }
+    ]  # fmt: skip
+    stuck = pod("stuck", 300.0, nodeName="n1")
+    stuck["status"]["containerStatuses"] = [{"name": "a", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    found = await found_of(late, crashing, stuck, place=place)
+    assert f"`{kubectl} delete pod POD --force`" in found["Pods not ended"].do
+    assert f"`{kubectl} logs POD --previous`" in found["Pods crashing"].do
+    assert f"`carico explain POD{flag}`" in found["Pods crashing"].do
+    assert f"`{kubectl} describe pod`" in found["Pods not started"].do
+
+
+async def test_compose_is_known_by_its_api_also_from_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = places.Place.of(doctor.AT, "carico")
+    assert elsewhere.kind is places.Kind.KUBERNETES
+    assert elsewhere.knowing(discovery.VERSION["gitVersion"]).kind is places.Kind.COMPOSE
+    assert elsewhere.knowing("v1.36.2+k3s1") == elsewhere
+    assert LOCAL.knowing(discovery.VERSION["gitVersion"]) == LOCAL
+
+    async def installed(*_: object) -> list[findings.Finding]:
+        raise AssertionError("compose installs nothing into Kubernetes")
+
+    monkeypatch.setattr(installation, "check", installed)
+    answers = {"/version": discovery.VERSION, "/api/v1/nodes": {"items": []}}
+    seen = await kubernetes.check(doctor.Api(answers), elsewhere, now_s=NOW_S)
+    assert seen.place.kind is places.Kind.COMPOSE

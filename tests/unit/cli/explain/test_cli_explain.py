@@ -1,6 +1,7 @@
 """`carico explain` and `carico capacity`: what people read, in 80 columns, from what the scheduler really answers."""
 
 import contextlib
+import dataclasses
 import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
@@ -8,7 +9,17 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.explain import asking, capacity, command, fit_text, job_asking, node_text, pod_text, remedies
+from carico_cli.explain import (
+    asking,
+    capacity,
+    command,
+    containers,
+    fit_text,
+    job_asking,
+    node_text,
+    pod_text,
+    remedies,
+)
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import words
 from carico_core.domain import cluster, decision, errors, names, pod_telemetry
@@ -24,6 +35,9 @@ from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
 
 NOW_S = answering.NOW_S
+HERE = addresses.Address(
+    name="shop", bus=buses.BusSettings(), kube=api_client.KubeSettings(kubeconfig="/s/shop"), is_local=True
+)  # fmt: skip
 
 
 class Api:
@@ -658,9 +672,36 @@ def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> No
 
 
 def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
-    said = dict(remedies.for_refused({"capacity": 1}, is_local=True))["capacity"]
+    said = dict(remedies.for_refused({"capacity": 1}, HERE))["capacity"]
     assert "`carico up --ceiling`" in said and "CARICO_AGENT" not in said
     assert "CARICO_AGENT_CEILING_CPU" in dict(remedies.for_refused({"capacity": 1}))["capacity"]
+
+
+@pytest.mark.parametrize(
+    ("at", "kubectl"),
+    [
+        (HERE, "carico use shop kubectl"),
+        (dataclasses.replace(HERE, is_local=False, kube=api_client.KubeSettings()), "kubectl"),
+        (
+            dataclasses.replace(
+                HERE, is_local=False, kube=api_client.KubeSettings(kubeconfig="my file", context="prod")
+            ),
+            "kubectl --kubeconfig 'my file' --context prod",
+        ),
+    ],
+)
+def test_advice_that_changes_something_names_its_cluster(at: addresses.Address, kubectl: str) -> None:
+    refused = {"taint": 1, "unschedulable": 1, "node_selector": 1}
+    told = " ".join(text for _, text in remedies.for_refused(refused, at))
+    for change in ("taint node NODE KEY-", "uncordon NODE", "label node NODE KEY=VALUE"):
+        assert f"`{kubectl} {change}`" in told
+    answer = {
+        "state": "bound", "namespace": "default", "pod": "a", "node": "n1", "phase": "Pending", "why": "",
+        "node_ready": None, "decision": None, "acted_on": None,
+        "containers": containers.of_status({"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "x"}}}]}),
+    }  # fmt: skip
+    said = " ".join(pod_text.text(answer, now_ns=0, at=at).split())
+    assert f"`{kubectl} describe node n1`" in said and f"`{kubectl} describe pod a`" in said
 
 
 def test_nodes_are_listed_in_the_order_people_count_in() -> None:

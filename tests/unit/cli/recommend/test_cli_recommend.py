@@ -76,6 +76,11 @@ def test_every_flag_has_a_meaning() -> None:
     assert set(manifests.FLAGS) == {flag.value for flag in recommendation.Flag}
 
 
+def test_a_patch_names_its_cluster() -> None:
+    line = manifests.patch_text(row(), forced=False, is_cron_job=False, kubectl="carico use shop kubectl")
+    assert line.startswith("carico use shop kubectl patch deployment web --namespace shop --patch ")
+
+
 def patch_of(found: Mapping[str, Any], **given: bool) -> tuple[str, Any]:
     line = manifests.patch_text(found, **{"forced": False, "is_cron_job": False} | given)
     head, _, body = line.partition(" --patch ")
