@@ -1,6 +1,7 @@
 """Flags that several commands share."""
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -51,7 +52,10 @@ class NodesOption(click.ParamType[tuple[str, int | None]]):
         found = re.fullmatch(rf"(?P<kind>{known})(=(?P<count>\d+))?|(?P<alone>-?\d+)", str(value))
         if found is None:
             kinds = known.replace("|", ", ")
-            self.fail(f"got {value!r}, expected a number, one of {kinds}, or both as in kwok=1000", param, ctx)
+            kind, equals, rest = str(value).partition("=")
+            near = difflib.get_close_matches(kind, known.split("|"), n=1)
+            hint = f": did you mean {near[0]}{equals}{rest}?" if near else ""
+            self.fail(f"got {value!r}, expected a number, one of {kinds}, or both as in kwok=1000{hint}", param, ctx)
         count = found["count"] or found["alone"]
         return found["kind"] or self.DEFAULT[0], int(count) if count else None
 

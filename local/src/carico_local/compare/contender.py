@@ -1,6 +1,7 @@
 """The schedulers that are compared: CARICO, as a rule without requests, and kube-scheduler with a user's."""
 
 import dataclasses
+import difflib
 import re
 
 from carico_core.domain import errors, names
@@ -46,7 +47,7 @@ def parse(name: str, *, cores: int) -> Contender:
     if found is None:
         raise errors.SettingsError(
             f"--contender: got {name!r}, expected carico, kube-500m, kube-500m-bare (without agents), constant-8 or "
-            "carico-1091m (with requests)"
+            f"carico-1091m (with requests){_near_miss(name)}"
         )
     if name.startswith(CARICO):
         own = int(found["own"]) if found["own"] else None
@@ -55,3 +56,16 @@ def parse(name: str, *, cores: int) -> Contender:
     return Contender(
         name=name, scheduler_name=KUBE_SCHEDULER, request_millicores=request, agents=found["bare"] is None
     )  # fmt: skip
+
+
+def _near_miss(name: str) -> str:
+    """Return which name is probably meant; empty where none is near.
+
+    >>> _near_miss("kube-100"), _near_miss("nomad")
+    (': did you mean kube-100m?', '')
+    """
+    number = re.search(r"[1-9]\d*", name)
+    of = "500" if number is None else number[0]
+    known = (CARICO, f"carico-{of}m", f"kube-{of}m", f"kube-{of}m-bare", f"constant-{of}")
+    near = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]}?" if near else ""

@@ -698,7 +698,9 @@ def test_advice_that_changes_something_names_its_cluster(at: addresses.Address, 
     answer = {
         "state": "bound", "namespace": "default", "pod": "a", "node": "n1", "phase": "Pending", "why": "",
         "node_ready": None, "decision": None, "acted_on": None,
-        "containers": containers.of_status({"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "x"}}}]}),
+        "containers": containers.of_status(
+            {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "x"}}}]}
+        ),
     }  # fmt: skip
     said = " ".join(pod_text.text(answer, now_ns=0, at=at).split())
     assert f"`{kubectl} describe node n1`" in said and f"`{kubectl} describe pod a`" in said

@@ -81,8 +81,8 @@ def test_a_patch_names_its_cluster() -> None:
     assert line.startswith("carico use shop kubectl patch deployment web --namespace shop --patch ")
 
 
-def patch_of(found: Mapping[str, Any], **given: bool) -> tuple[str, Any]:
-    line = manifests.patch_text(found, **{"forced": False, "is_cron_job": False} | given)
+def patch_of(found: Mapping[str, Any], forced: bool = False, is_cron_job: bool = False) -> tuple[str, Any]:
+    line = manifests.patch_text(found, forced=forced, is_cron_job=is_cron_job)
     head, _, body = line.partition(" --patch ")
     return head, json.loads(body.strip("'"))
 

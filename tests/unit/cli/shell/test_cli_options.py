@@ -32,6 +32,12 @@ def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
         options.NodesOption().convert(text, None, None)
 
 
+def test_a_mistyped_kind_of_nodes_gets_the_nearest_one() -> None:
+    for text, meant in (("kubelt=2", "kubelet=2"), ("kwok1", "kwok"), ("proces", "process")):
+        with pytest.raises(click.BadParameter, match=f": did you mean {meant}\\?$"):
+            options.NodesOption().convert(text, None, None)
+
+
 def every_option() -> Iterator[tuple[str, click.Option]]:
     def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Option]]:
         if isinstance(command, click.Group):
