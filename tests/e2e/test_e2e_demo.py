@@ -51,3 +51,20 @@ async def test_the_report_is_one_page_that_loads_nothing(shell: carico_command.S
         "http://creativecommons.org/ns#", "http://purl.org/dc/elements/1.1/", "http://purl.org/dc/dcmitype/StillImage",
         "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     }  # fmt: skip
+
+
+@pytest.mark.real_programs
+async def test_with_compare_the_real_kube_scheduler_runs_the_job_too(shell: carico_command.Shell) -> None:
+    words = ("demo", "--name", "e2e-both", "--nodes", "2", "--pods", "8", "--seconds", ".5")
+    code, _, err = await shell.run(*words, "--compare", "--control-plane", "embedded")
+    assert (code, err.count("\n")) == (2, 1) and "expected real" in err
+    code, out, err = await shell.run(*words, "--compare", within_s=600.0)
+    assert code == 0, out + err
+    report = json.loads((shell.directory / "var/e2e-both/report.json").read_bytes())
+    half, tenth = report["kube_scheduler"]
+    assert (half["request_millicores"], tenth["request_millicores"]) == (500, 100)
+    for found in (half, tenth):
+        assert (found["simulated"], found["failed"]) == (False, 0)
+        assert 0.5 <= found["pod_mean_s"] <= found["job_s"]
+    assert "kube-scheduler took" in out
+    assert shell.left("e2e-both") == []

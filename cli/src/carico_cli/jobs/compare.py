@@ -200,7 +200,7 @@ async def _compare(
         formats.say(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
-        async with _testbed(cluster.paths, cluster.state, bound_s, servers_millicores) as testbed:
+        async with open_testbed(cluster.paths, cluster.state, bound_s, servers_millicores) as testbed:
             trials, idle_ms = await _trials(testbed, wanted, load, repeats=repeats, with_servers=with_servers)
         setting = _setting(plan, chosen, bound_s, cluster.notes) | {"servers_millicores": servers_millicores}
         report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
@@ -208,8 +208,8 @@ async def _compare(
 
 
 @contextlib.asynccontextmanager
-async def _testbed(
-    paths: folders.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
+async def open_testbed(
+    paths: folders.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None = None
 ) -> AsyncIterator[testbeds.Testbed]:
     """Follow the cluster's Pods while trials run on it."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]

@@ -40,6 +40,11 @@ JOB_NAME = "demo"
 )  # fmt: skip
 @click.option("--pods", type=int, help="Pods of the job (default: about a minute of work).")
 @click.option("--seconds", type=float, help="Work of a Pod, in seconds on one idle core (default: pi 5, train 25).")
+@click.option(
+    "--compare", "compares", is_flag=True,
+    help="Then run the job under the real kube-scheduler, too, with requests of 500m and of 100m CPU, in place of "
+    "simulating it; implies --control-plane real.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
 @click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job (SVG).")
 @click.option("--keep", is_flag=True, help="Leave the cluster running.")
@@ -47,6 +52,10 @@ JOB_NAME = "demo"
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
     """Start a cluster, run a job on it with a live view, write a report, and end everything."""
     job = _job(given)
+    if given["compares"]:
+        if given["control_plane"] == plans.ControlPlane.EMBEDDED.value:
+            raise errors.SettingsError("--compare: got --control-plane embedded, expected real: it has kube-scheduler")
+        given["control_plane"] = plans.ControlPlane.REAL.value
     demo = _Demo(context, name, job, given)
     if demo.wanted.node_kind != plans.NodeKind.PROCESS:
         raise errors.SettingsError(
@@ -99,10 +108,9 @@ class _Demo:
         try:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
-            assert self._ran is not None
             report = {
                 **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)),
-                "kube_scheduler": await asyncio.to_thread(simulated.kube_scheduler, *self._ran),
+                "kube_scheduler": await self._kube_scheduler(launched),
             }  # fmt: skip
             files = {
                 "report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2),
@@ -115,6 +123,35 @@ class _Demo:
         finally:
             if not (keep and finished):
                 await exits.finished(self._end(launched), hurry=launched.kill)
+
+    async def _kube_scheduler(self, launched: client.Launched) -> list[dict[str, Any]]:
+        """Return what kube-scheduler takes for the job: simulated, or with `--compare` measured on the same cluster."""
+        assert self._ran is not None
+        plan, job = self._ran
+        if not self._given["compares"]:
+            return await asyncio.to_thread(simulated.kube_scheduler, plan, job)
+        # Imported here: only this flag needs them.
+        from carico_cli.jobs import compare
+        from carico_local.compare import contender as contenders
+        from carico_local.compare import load as loads
+        from carico_local.compare import trial
+
+        found = state.read(launched.paths)
+        assert found is not None
+        bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_alone_s
+        rows = []
+        async with compare.open_testbed(launched.paths, found, bound_s) as testbed:
+            for millicores in simulated.REQUESTS_MILLICORES:
+                formats.say(f"the same job under kube-scheduler, each Pod with a request of {millicores}m CPU")
+                contender = contenders.parse(f"kube-{millicores}m", cores=plan.cores)
+                one = await trial.run(testbed, contender, loads.Program(job=job), 1, with_servers=False)
+                rows.append(
+                    {
+                        "request_millicores": millicores, "simulated": False, "job_s": one.job_s,
+                        "pod_mean_s": one.pod_s["mean"], "failed": one.failed,
+                    }
+                )  # fmt: skip
+        return rows
 
     def _next_steps(self, *, keep: bool) -> list[str]:
         opened = f"xdg-open {shlex.quote(str(self._out / 'report.html'))}"

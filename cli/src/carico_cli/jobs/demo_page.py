@@ -75,15 +75,19 @@ def _outcome(found: Report) -> str:
 
 
 def _compared(found: Report) -> str:
-    """Return what kube-scheduler would have done; empty where it is not known."""
-    runs = [each for each in found.get("kube_scheduler", ()) if each["job_s"] is not None]
+    """Return what kube-scheduler would have done, or did with `--compare`; empty where it is not known."""
+    runs = [each for each in found.get("kube_scheduler", ()) if None not in (each["job_s"], each["pod_mean_s"])]
     if not runs:
         return ""
-    each = " and ".join(
+    took = " and ".join(
         f"{run['job_s']:.1f} s with {run['pod_mean_s']:.2f} s a Pod if each requests {run['request_millicores']}m"
         for run in runs
     )
-    return f"kube-scheduler would have taken {each} CPU (simulated; `carico compare` runs it)."
+    if runs[0]["simulated"]:
+        return f"kube-scheduler would have taken {took} CPU (simulated; `carico demo --compare` runs it)."
+    failed = sum(run["failed"] for run in runs)
+    lost = f"; {failed} of its Pods failed" if failed else ""
+    return f"kube-scheduler took {took} CPU (the same job on the same nodes, after it{lost})."
 
 
 def _sentence(found: Report) -> str:

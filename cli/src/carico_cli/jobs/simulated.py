@@ -55,6 +55,7 @@ def _runs(plan: plans.Plan, job: jobs.Job) -> Iterator[dict[str, Any]]:
         figures = [_figures(world.run(made, choice, seed=seed)) for seed in SEEDS]
         yield {
             "request_millicores": millicores,
+            "simulated": True,
             **{name: _mean(each[name] for each in figures) for name in ("job_s", "pod_mean_s")},
         }
 

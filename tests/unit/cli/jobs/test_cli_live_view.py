@@ -185,8 +185,8 @@ def test_the_page_begins_with_the_result_and_kube_scheduler_and_folds_the_rest(l
         **some_report(live), "command": "carico demo --pods 3", "ended_at_ns": 1_795_446_245_000_000_000,
         "carico_version": "0.1.0",
         "kube_scheduler": [
-            {"request_millicores": 500, "job_s": 12.5, "pod_mean_s": 9.75},
-            {"request_millicores": 100, "job_s": None, "pod_mean_s": None},
+            {"request_millicores": 500, "simulated": True, "job_s": 12.5, "pod_mean_s": 9.75},
+            {"request_millicores": 100, "simulated": True, "job_s": None, "pod_mean_s": None},
         ],
     }  # fmt: skip
     page = demo_page.page(report)
@@ -200,6 +200,16 @@ def test_the_page_begins_with_the_result_and_kube_scheduler_and_folds_the_rest(l
     assert "kube-scheduler would have taken" in " ".join(demo_page.text(report).split())
     # Without the twin's package nothing is claimed.
     assert "kube-scheduler" not in demo_page.page(some_report(live))
+
+
+def test_with_compare_the_page_states_what_kube_scheduler_took(live: Live) -> None:
+    ran = {"request_millicores": 500, "simulated": False, "job_s": 12.5, "pod_mean_s": 9.75, "failed": 0}
+    report = {**some_report(live), "kube_scheduler": [ran, {**ran, "request_millicores": 100, "job_s": 11.0}]}
+    took = "kube-scheduler took 12.5 s with 9.75 s a Pod if each requests 500m and 11.0 s with 9.75 s"
+    assert took in demo_page.page(report) and took in " ".join(demo_page.text(report).split())
+    assert "simulated" not in demo_page.page(report) and "failed)" not in demo_page.page(report)
+    lost = {**some_report(live), "kube_scheduler": [{**ran, "failed": 2}]}
+    assert "the same job on the same nodes, after it; 2 of its Pods failed)." in demo_page.page(lost)
 
 
 def test_a_page_without_any_finished_pod_is_still_drawn() -> None:
