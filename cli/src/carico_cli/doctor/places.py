@@ -2,12 +2,9 @@
 
 import dataclasses
 import enum
-import urllib.parse
 
 from carico_cli.live import addresses
 
-# The name of NATS in docker-compose.yml: its commands have no other address.
-_COMPOSE_HOST = "nats-server"
 # How the version of the embedded API ends.
 EMBEDDED = "+carico"
 _WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
@@ -36,14 +33,17 @@ class Place:
         """Return the place of a cluster; None: one without a known bus."""
         if at is not None and at.is_local:
             return cls(kind=Kind.LOCAL, name=at.name)
-        url = "" if at is None else at.url
-        host = urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname
-        return cls(kind=Kind.COMPOSE if host == _COMPOSE_HOST else Kind.KUBERNETES, namespace=namespace)
+        is_compose = at is not None and at.is_compose
+        return cls(kind=Kind.COMPOSE if is_compose else Kind.KUBERNETES, namespace=namespace)
 
-    @property
-    def flag(self) -> str:
-        """What to add to a command of `carico`, so that it means this cluster."""
-        return f" --name {self.name}" if self.kind is Kind.LOCAL else ""
+    def carico(self, words: str) -> str:
+        """Return the command of `carico` that means this cluster.
+
+        >>> Place(kind=Kind.LOCAL, name="shop").carico("capacity")
+        '`carico capacity --name shop`'
+        """
+        command = addresses.COMPOSE_CARICO if self.kind is Kind.COMPOSE else "carico"
+        return f"`{command} {words}{f' --name {self.name}' if self.kind is Kind.LOCAL else ''}`"
 
     def knowing(self, version: str) -> "Place":
         """Return the place once the API's version is known: elsewhere, only compose has the embedded API."""
@@ -57,7 +57,7 @@ class Place:
             case Kind.LOCAL:
                 return f"carico use {self.name} kubectl"
             case Kind.COMPOSE:
-                return "KUBECONFIG=compose/kubeconfig/host.yaml kubectl"
+                return addresses.COMPOSE_KUBECTL
         return "kubectl"
 
     def log(self, service: str, node: str = "") -> str:
@@ -72,11 +72,11 @@ class Place:
 
     def of_service(self, service: str, node: str = "") -> str:
         """Return the command that shows why a service does not answer; `node`: of that agent."""
-        return f"`carico status{self.flag}` says why" if self.kind is Kind.LOCAL else self.log(service, node)
+        return f"{self.carico('status')} says why" if self.kind is Kind.LOCAL else self.log(service, node)
 
     def of_node(self, node: str) -> str:
         """Return the command that shows why a node is not ready."""
-        return f"`carico status{self.flag}`" if self.kind is Kind.LOCAL else f"`{self.kubectl} describe node {node}`"
+        return self.carico("status") if self.kind is Kind.LOCAL else f"`{self.kubectl} describe node {node}`"
 
     @property
     def reach_bus(self) -> str:

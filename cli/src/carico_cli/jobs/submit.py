@@ -63,12 +63,14 @@ def command(
             _submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ)
         )
     except KeyboardInterrupt:
-        formats.say(f"\nwhat was created of job {job.name} goes on: `carico explain job {job.name}{of}`", err=True)
+        formats.say(
+            f"\nwhat was created of job {job.name} goes on: `{address.carico} explain job {job.name}{of}`", err=True
+        )
         raise
     # Flags that name a cluster elsewhere would have to be given again.
     if address.is_local or context.environ.get(which.NATS_URL):
-        live = [] if wait else [f"carico top{of}"]
-        formats.say(formats.next_steps([*live, f"carico explain job {job.name}{of}"]))
+        live = [] if wait else [f"{address.carico} top{of}"]
+        formats.say(formats.next_steps([*live, f"{address.carico} explain job {job.name}{of}"]))
     return code
 
 

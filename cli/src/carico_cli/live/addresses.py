@@ -15,6 +15,11 @@ from carico_local.cluster import folders, state
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _EXAMPLE = "nats://127.0.0.1:4222"
+# The name of NATS in docker-compose.yml: commands that run in its containers have no other address.
+_COMPOSE_HOST = "nats-server"
+# How the cluster of docker compose is reached from the folder of docker-compose.yml, outside of its containers.
+COMPOSE_CARICO = "docker compose run --rm carico"
+COMPOSE_KUBECTL = "KUBECONFIG=compose/kubeconfig/host.yaml kubectl"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +38,23 @@ class Address:
         return self.bus.url.rpartition("@")[2]
 
     @property
+    def is_compose(self) -> bool:
+        """Whether this command runs in a container of docker compose."""
+        url = self.url
+        return urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname == _COMPOSE_HOST
+
+    @property
+    def carico(self) -> str:
+        """How a person runs `carico` where they started this command."""
+        return COMPOSE_CARICO if self.is_compose else "carico"
+
+    @property
     def kubectl(self) -> str:
         """How a person runs kubectl on this cluster, whatever their shell means."""
         if self.is_local:
             return f"carico use {self.name} kubectl"
+        if self.is_compose:
+            return COMPOSE_KUBECTL
         flags = (("--kubeconfig", self.kube.kubeconfig), ("--context", self.kube.context))
         return shlex.join(["kubectl", *(word for flag, value in flags if value for word in (flag, value))])
 

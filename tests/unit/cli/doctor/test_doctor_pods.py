@@ -228,14 +228,17 @@ def test_a_remedy_fits_where_the_cluster_runs(url: str, is_local: bool, logs: tu
 
 
 @pytest.mark.parametrize(
-    ("place", "kubectl", "flag"),
+    ("place", "kubectl", "explain"),
     [
-        (LOCAL, "carico use shop kubectl", " --name shop"),
-        (places.Place(kind=places.Kind.COMPOSE), "KUBECONFIG=compose/kubeconfig/host.yaml kubectl", ""),
-        (KUBERNETES, "kubectl", ""),
+        (LOCAL, "carico use shop kubectl", "carico explain POD --name shop"),
+        (
+            places.Place(kind=places.Kind.COMPOSE), "KUBECONFIG=compose/kubeconfig/host.yaml kubectl",
+            "docker compose run --rm carico explain POD",
+        ),
+        (KUBERNETES, "kubectl", "carico explain POD"),
     ],
-)
-async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl: str, flag: str) -> None:
+)  # fmt: skip
+async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl: str, explain: str) -> None:
     late = pod("late", 900.0, phase="Running", nodeName="n1")
     late["metadata"]["deletionTimestamp"] = instant(300.0)
     crashing = pod("crashing", 300.0, phase="Running", nodeName="n1")
@@ -250,7 +253,7 @@ async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl
     found = await found_of(late, crashing, stuck, place=place)
     assert f"`{kubectl} delete pod POD --force`" in found["Pods not ended"].do
     assert f"`{kubectl} logs POD --previous`" in found["Pods crashing"].do
-    assert f"`carico explain POD{flag}`" in found["Pods crashing"].do
+    assert f"`{explain}`" in found["Pods crashing"].do
     assert f"`{kubectl} describe pod`" in found["Pods not started"].do
 
 

@@ -335,6 +335,22 @@ def test_the_commands_to_run_next_mean_the_same_cluster(
         assert ended.output.splitlines() == (expected if shown else [])
 
 
+def test_in_compose_the_commands_to_run_next_are_those_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    async def submitted(*_: object, **__: object) -> int:
+        return 0
+
+    monkeypatch.setattr(submit, "_submit", submitted)
+    at = dataclasses.replace(REMOTE, bus=dataclasses.replace(REMOTE.bus, url="nats://nats-server:4222"))
+    monkeypatch.setattr(submit, "_address", lambda *_: at)
+    inside = context(tmp_path, NATS_URL="nats://nats-server:4222")
+    ended = click.testing.CliRunner().invoke(submit.command, ["pi", "--job", "j"], obj=inside)
+    assert ended.output.splitlines() == [
+        "next:", "  docker compose run --rm carico top", "  docker compose run --rm carico explain job j",
+    ]  # fmt: skip
+
+
 def test_who_no_longer_waits_hears_that_the_job_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
