@@ -428,6 +428,7 @@ async def test_a_pod_that_can_never_fit_is_said_so(page: browsers.Page, stage: w
         await expect(panel).to_contain_text("No node has 1 Ti of memory (node-1 has the most: ")
         await expect(panel).to_contain_text("), nor the label kubernetes.io/hostnam.")
         await expect(panel).to_contain_text("did you mean kubernetes.io/hostname?")
+        await expect(panel).to_contain_text("; no Pod waits before it.")
     finally:
         await client.close()
 

@@ -878,3 +878,15 @@ def test_what_pods_use_is_asked_for_before_it_is_reported(answers: str, expected
         show(seen);
     """
     assert run(script, "loads", "bus") == expected
+
+
+def test_a_waiting_pod_has_its_place_in_the_queue() -> None:
+    answers: list[dict[str, Any]] = [
+        {"state": "waiting", "waited_s": 90.0, "before": 84}, {"state": "waiting", "waited_s": 6.7, "before": 1},
+        {"state": "waiting", "waited_s": 6.7, "before": 0}, {"state": "waiting", "waited_s": 6.7, "before": None},
+        {"state": "waiting", "waited_s": None}, {"state": "bound", "waited_s": 3.0, "before": 2},
+    ]  # fmt: skip
+    assert run(f"show({json.dumps(answers)}.map((each) => pod_panel.waitWords(each)));", "pod_panel") == [
+        "For 90 s; 84 Pods wait before it.", "For 6.7 s; 1 Pod waits before it.", "For 6.7 s; no Pod waits before it.",
+        "For 6.7 s.", "", "",
+    ]  # fmt: skip

@@ -83,6 +83,8 @@ function standing(page, answer) {
   if (never) found.push(el("p", {}, `${never}.`.replace(/^./, (first) => first.toUpperCase())));
   for (const hint of hints) found.push(el("p", { class: "soft" }, hint));
   if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Similar names: ${answer.nearest.join(", ")}.`));
+  const waiting = waitWords(answer);
+  if (waiting) found.push(el("p", { class: "soft" }, waiting));
   if (answer.next_try_s != null) found.push(el("p", { class: "soft" }, `Next try in ${format.seconds(answer.next_try_s)}.`));
   const waits = answer.state === "waiting" || answer.state === "gated";
   if (waits && answer.candidates?.length) {
@@ -93,4 +95,12 @@ function standing(page, answer) {
     found.push(table("Nodes now", ["node", "free, Pods", "state", "why"], rows));
   }
   return found;
+}
+
+// For how long a Pod has waited, and how many wait before it; empty where it does not wait.
+export function waitWords({ state, waited_s: waited, before }) {
+  if (state !== "waiting" || waited == null) return "";
+  // A scheduler that shares the work knows no place for a Pod that another one decides on.
+  const queue = before == null ? "" : before === 0 ? "; no Pod waits before it" : `; ${format.count(before, "Pod")} ${before === 1 ? "waits" : "wait"} before it`;
+  return `For ${format.seconds(waited)}${queue}.`;
 }
