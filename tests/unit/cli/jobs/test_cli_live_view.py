@@ -62,6 +62,11 @@ def advertisement(node: str) -> messages.Advertisement:
 
 @pytest.fixture
 def live() -> Live:
+    return three_pods()
+
+
+def three_pods() -> Live:
+    """One has succeeded, one has failed, one runs."""
     found = Live()
     for number, phase in enumerate(("Succeeded", "Failed", "Running")):
         uid = f"u{number}"
