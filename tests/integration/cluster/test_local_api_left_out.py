@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from carico_cli.clusters import integrations
 from tests.contract.kubernetes import control_planes, shapes
 from tests.tools import kubernetes
 
@@ -97,9 +98,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def kubectl(api: control_planes.KubeApi) -> Run:
     """Runs kubectl on the API."""
     program = kubernetes.programs("kubectl")["kubectl"].path
-    environ = os.environ | {"KUBECONFIG": str(api.kubeconfig), "HOME": str(api.kubeconfig.parent)}
 
     def run(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+        environ = os.environ | {"KUBECONFIG": str(api.kubeconfig), "HOME": str(api.kubeconfig.parent)}
         return subprocess.run(
             [program, *words], input=given, env=environ, capture_output=True, text=True, check=False, timeout=120
         )
@@ -129,6 +130,25 @@ def test_kubectl_prints_who_has_what_is_left_out(
     done = kubectl(*words, given=DEPLOYMENT)
     assert done.returncode == 1
     assert ELSEWHERE in done.stderr
+
+
+@pytest.mark.real_programs
+@pytest.mark.parametrize(
+    "words", [("exec", "runs", "--", "ls"), ("attach", "runs"), ("port-forward", "runs", ":80")], ids=" ".join
+)
+def test_kubectl_prints_where_a_command_runs_in_a_pod(
+    api: control_planes.KubeApi, kubectl: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    api.request("POST", shapes.pods("default"), shapes.pod("runs", nodeName="n"))
+    path = shapes.pods("default", "runs", "status")
+    api.request("PATCH", path, {"status": {"phase": "Running"}}, content_type=shapes.MERGE)
+    # As `carico env` and `carico use` set them.
+    for name in integrations._WEBSOCKETS:
+        monkeypatch.setenv(name, "false")
+    done = kubectl(*words)
+    assert done.returncode == 1
+    said = f"this cluster has no `kubectl {words[0]}`: real kubelets have it, `carico up --nodes kubelet=2`"
+    assert said in done.stderr
 
 
 @pytest.mark.real_programs

@@ -20,8 +20,12 @@ from carico_core.wire import messages as wire
 from carico_core.wire import roles
 from carico_local import private_files
 from carico_local.cluster import folders, state
+from carico_local.cluster import plan as plans
 
 _DESCRIPTION = "CARICO cluster "
+# The embedded API's token is in its address, which kubectl's WebSockets refuse without asking the API, so that nobody
+# reads what it answers: where `kubectl exec` works. Without WebSockets kubectl asks.
+_WEBSOCKETS = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
 # Services with metrics of CARICO.
 _SCRAPED = frozenset({"agent", "aggregator", "scheduler", "rescheduler", "fleet"})
 
@@ -62,7 +66,9 @@ def use(context: settings.Context, name: str | None, argv: tuple[str, ...]) -> N
 
 def _variables(paths: folders.Paths, found: state.ClusterState) -> dict[str, str]:
     """Return the variables by which a shell means this cluster."""
-    return {which.CLUSTER: paths.name, which.NATS_URL: found.nats_url, which.KUBECONFIG: str(paths.kubeconfig)}
+    means = {which.CLUSTER: paths.name, which.NATS_URL: found.nats_url, which.KUBECONFIG: str(paths.kubeconfig)}
+    is_embedded = found.plan.control_plane is plans.ControlPlane.EMBEDDED
+    return means | (dict.fromkeys(_WEBSOCKETS, "false") if is_embedded else {})
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:

@@ -283,4 +283,5 @@ def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_
     assert (
         given.output == "export CARICO_CLUSTER=a-b\n"
         f"export NATS_URL=nats://127.0.0.1:1\nexport KUBECONFIG={paths.kubeconfig}\n"
+        "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false\nexport KUBECTL_PORT_FORWARD_WEBSOCKETS=false\n"
     )

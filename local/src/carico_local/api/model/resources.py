@@ -123,6 +123,10 @@ def parse_path(path: str) -> Target | None:
     return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
 
 
+# Subresources of a Pod that only a kubelet serves, and what asks for them.
+_STREAMED = {"exec": "kubectl exec", "attach": "kubectl attach", "portforward": "kubectl port-forward"}
+
+
 def absent(path: str) -> str:
     """Return the plural of the resource of a path, where it is in `ABSENT`; else empty.
 
@@ -134,6 +138,18 @@ def absent(path: str) -> str:
     kind = parts[4:5] if parts[2:3] == ["namespaces"] and len(parts) > 4 else parts[2:3]
     named = (each.plural for each in ABSENT if [each.group, each.version] == parts[:2] and [each.plural] == kind)
     return next(named, "")
+
+
+def streamed(path: str) -> str:
+    """Return which command of kubectl asks for a stream of a Pod that only kubelets have; else empty.
+
+    >>> streamed("/api/v1/namespaces/default/pods/web/exec"), streamed("/api/v1/namespaces/default/pods/web/log")
+    ('kubectl exec', '')
+    """
+    match path.strip("/").split("/"):
+        case ["api", "v1", "namespaces", _, "pods", _, subresource]:
+            return _STREAMED.get(subresource, "")
+    return ""
 
 
 def _target(resource: Resource | None, rest: list[str], *, namespace: str, watch: bool) -> Target | None:

@@ -75,6 +75,12 @@ def no_such_path(what: str = "such resource") -> RequestFailed:
     return RequestFailed(404, "NotFound", f"this cluster has no {what}: {_ELSEWHERE}")
 
 
+def no_such_stream(command: str) -> RequestFailed:
+    """Return a 404: no emulated node serves what this command of kubectl asks for."""
+    where = "real kubelets have it, `carico up --nodes kubelet=2`"
+    return RequestFailed(404, "NotFound", f"this cluster has no `{command}`: {where}")
+
+
 def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
     """Return a 409: an object with the same name exists."""
     message = f"{_qualified(resource, group)} {_quote(name)} already exists"
