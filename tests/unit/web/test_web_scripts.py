@@ -842,7 +842,7 @@ def test_what_is_no_traffic_or_move_is_left_out(links: object) -> None:
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        # Asked once the node is looked at; what is reported later is newer, and so is what came before the answer.
+        # What is reported later is newer.
         ("new Map([[asked, old]])", [[], ["250m CPU, 8.1 MB"], ["750m CPU, 8.1 MB"]]),
         # No agent, or one of an earlier version.
         ("new Map()", [[], ["no reading yet"], ["750m CPU, 8.1 MB"]]),
@@ -867,8 +867,9 @@ def test_what_pods_use_is_asked_for_before_it_is_reported(answers: str, expected
             }},
         }};
         const found = new loads.Loads(fake);
+        await found.ask();
         found.follow("node-1.example");
-        await new Promise((done) => setTimeout(done));
+        await found.ask();
         seen.push([found.words("uid-a")]);
         const subject = "{subjects.pods("node-1.example")}";
         heard.get(subject)({{ subject, payload: next }});

@@ -22,20 +22,21 @@ export class Loads {
     this.node = node;
     this.report = null;
     this.sid = node === null ? null : this.bus.subscribe(loadsOf(node), (message) => this.take(message.subject, message.payload));
-    if (node !== null) this.ask(node);
   }
 
   take(subject, payload) {
     this.report = { loads: decodeLoads(subject, payload), heardMs: Date.now() };
   }
 
-  async ask(node) {
+  // The next report comes within ten seconds: the answer has the last one's figures, and Pods that have started since.
+  async ask() {
+    const node = this.node;
+    if (node === null) return;
     try {
       const answer = await ask.loads(this.bus, node);
-      // What has been reported meanwhile is as new.
-      if (this.node === node && this.report === null) this.take(loadsOf(node), answer);
+      if (this.node === node) this.take(loadsOf(node), answer);
     } catch (error) {
-      // A node without an agent, or with one of an earlier version, which only reports.
+      // No agent, or one of an earlier version, which only reports; or the bus is not there yet.
       if (!(error instanceof NoAnswer)) console.warn(`dropped what Pods of ${node} use: ${error.message}`);
     }
   }

@@ -146,6 +146,7 @@ export class NodePanel {
   async ask() {
     this.askedMs = Date.now();
     this.covered = this.page.fleet.nodes.get(this.name)?.ad.covers.join();
+    this.loads.ask();
     try {
       const answer = await ask.node(this.page.bus, this.name);
       this.before = answer.history;

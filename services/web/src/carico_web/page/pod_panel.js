@@ -46,6 +46,7 @@ export class PodPanel {
       this.now.replaceChildren(...standing(this.page, explained));
       this.runs = explained.phase === "Running" ? explained.uid : "";
       this.loads.follow(this.runs ? explained.node : null);
+      this.loads.ask();
       this.draw();
     } catch (error) {
       this.now.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
