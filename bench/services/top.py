@@ -223,7 +223,9 @@ class _Still:
 
     def __init__(self, take: Callable[[], pictures.Picture]) -> None:
         self.picture = take
-        self.loads = live_loads.Loads(clock=clocks.SystemClock(), lease_s=10.0, on_drop=lambda _: None)
+        self.loads = live_loads.Loads(
+            clock=clocks.SystemClock(), lease_s=10.0, on_drop=lambda _: None, names=lambda: ()
+        )
 
     def where(self) -> addresses.Address:
         """Return an address that is not used."""
