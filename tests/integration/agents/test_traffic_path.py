@@ -73,8 +73,10 @@ async def test_what_pods_send_each_other_becomes_a_flow_of_the_rescheduler(
 
     monkeypatch.setattr(sockets.Sockets, "poll", polled)
     known = objects.make({"node-1": 1.0})
-    for uid in (SERVER, CLIENT):
-        objects.put(known, pods.make_pod(uid, uid=uid, node_name="node-1", phase="Running"))
+    # As on an emulated node, the API knows an address that the client has for itself.
+    for uid, addresses in ((SERVER, ()), (CLIENT, (talking_pods.OWN,))):
+        pod = pods.make_pod(uid, uid=uid, node_name="node-1", phase="Running")
+        objects.put(known, pod, addresses=addresses)
     clock = clocks.FakeClock()
     found = telemetry.Telemetry(
         known, lease_s=10.0, clock=clock, metrics=instruments.Instruments(metric.Metrics("rescheduler"))
@@ -100,7 +102,9 @@ async def test_what_pods_send_each_other_becomes_a_flow_of_the_rescheduler(
             # What is transferred before the first poll does not count.
             await waiting.until(lambda: polls)
             await asyncio.to_thread(client.ask, "+3")
-            requests = await asyncio.to_thread(client.ask, "q20")
+            await asyncio.to_thread(client.ask, "q20")
+            # Connections that are shorter than a poll as well.
+            requests = await asyncio.to_thread(client.ask, "c40")
 
             def sent() -> int:
                 return sum(each.received_bytes for one in reports for each in one.flows if each.pod == SERVER)

@@ -68,6 +68,26 @@ def test_a_change_that_does_not_last_moves_nothing() -> None:
     objects.run_fast(main())
 
 
+def test_where_plans_reach_half_of_what_they_predict_the_next_must_predict_twice_as_much() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            # Four cores are saturated at 6.16 tasks, and a plan must end one above that.
+            made.loads["web"] = pod_telemetry.PodLoad("*", 7.56 / 9.0, 0.0, 2.0**20)
+            reach = {"compared": [(4.0, 2.0)]}
+            data = {"effects": orjson.dumps(reach).decode()}
+            body = {"metadata": {"namespace": "kube-system", "name": "carico-rescheduler"}, "data": data}
+            made.cluster.api.objects.create("configmaps", body, "test")
+            rescheduler = made.start("a")
+            await asyncio.sleep(60.0)
+            assert rescheduler.planner.rule().least_tasks == 2.0
+            assert "less than 200 kB/s and 2.00 tasks" in rescheduler.rounds.rests and made.on("node-a") == 9
+            rescheduler.rounds.reflection.take_over({"compared": [(4.0, 4.0)]})
+            await asyncio.sleep(60.0)
+            assert made.on("node-a") < 9
+
+    objects.run_fast(main())
+
+
 def test_a_new_process_plans_once_every_agent_has_reported() -> None:
     """Before, of a Pod that talks with two others only the traffic with one may be known: it would go there."""
 

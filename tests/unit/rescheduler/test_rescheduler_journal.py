@@ -214,6 +214,19 @@ def test_a_pause_keeps_what_else_is_noted() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("compared", "share"), [([], 1.0), ([(2.0, 1.0)], 0.5), ([(2.0, 3.0)], 1.0), ([(2.0, -1.0), (2.0, 0.5)], 0.2)]
+)
+def test_what_plans_reached_of_what_they_predicted_is_known_to_later_leaders(
+    compared: list[tuple[float, float]], share: float
+) -> None:
+    made = reflection.Reflection()
+    made.take_over({"compared": compared})
+    later = reflection.Reflection()
+    later.take_over(made.kept())
+    assert later.reached == share
+
+
 def plan(made: reflection.Reflection, now_s: float) -> None:
     """Note that a plan was carried out, which predicted a gain of 2 tasks."""
     waiting = reflection.Made(
@@ -257,6 +270,7 @@ def test_the_next_leader_measures_the_last_plan_and_rests_where_plans_do_not_pay
     "text",
     [
         "[]", "{", '{"waiting": 7}', '{"waiting": {"predicted": 1.0}}', '{"compared": [[1]]}', '{"compared": 3}',
+        '{"compared": [[1e308, "inf"]]}', '{"rests_until": "nan"}',
         '{"rests_until": "soon"}',
         '{"waiting": {"traffic_bytes": 1, "excess_tasks": 1, "predicted": 1, "ended_s": 1, "weights": {}}}',
     ],

@@ -72,6 +72,8 @@ class Planner:
         self.aside = aside
         self._make = make
         self.bus: scheduler.Bus | None = None
+        # The share of what the last plans predicted that came true (`reflection.Reflection.reached`).
+        self.reached = 1.0
         self._line = logs.get("rescheduler")
         # Why the last question for lifetimes was not answered.
         self._no_lifetimes = ""
@@ -100,13 +102,20 @@ class Planner:
         request = planning.PlanRequest(
             algorithm=asked.algorithm,
             effort=carico.Effort(budget_s=parts.settings.search_s, now_s=parts.clock.monotonic_s), seed=self._seed,
-            rule=parts.settings.rule(), budget=self._budget(asked.most), at_ns=parts.clock.wall_ns(),
+            rule=self.rule(), budget=self._budget(asked.most), at_ns=parts.clock.wall_ns(),
             has_detours=parts.settings.mode is movable.Mode.SURGE,
         )  # fmt: skip
         plan = await self.aside(functools.partial(self._make, context, request))
         plan = dataclasses.replace(await self._checked(context, plan), gaps=gaps)
         self._show(plan, parts.clock.monotonic_s() - began_s)
         return context, plan
+
+    def rule(self) -> decision.Rule:
+        """Return when moves pay: where plans reached a part of what they predicted, the next must predict more."""
+        rule = self._parts.settings.rule()
+        return dataclasses.replace(
+            rule, least_bytes=rule.least_bytes / self.reached, least_tasks=rule.least_tasks / self.reached
+        )
 
     def _building(self) -> Callable[[], tuple[contexts.Context, clusters.Gaps]]:
         """Return what calculates the problem as it is now, from a copy of what is known."""
@@ -211,7 +220,7 @@ class Planner:
                 left.append(decision.left_out(move, decision.Left.SCHEDULER, refusal.detail))
         if not left:
             return plan
-        return planning.without_others(context, plan, kept, rule=self._parts.settings.rule(), refused=left)
+        return planning.without_others(context, plan, kept, rule=self.rule(), refused=left)
 
     async def _ask(self, move: decision.Move) -> scheduler.Refusal | None:
         assert self.bus is not None

@@ -1,9 +1,9 @@
 """What became of moves: the gain that plans predicted, and what was measured afterwards. Pure.
 
 After a plan is carried out, its effect is measured once loads and traffic have settled, in the plan's own units. Where
-several plans in a row reach much less than they predicted, what they were based on is wrong, for example traffic that
-changes faster than Pods move: then the rescheduler rests. Times are Unix seconds, since a later leader goes on with
-what `kept` returns.
+the last plans reached less than they predicted, the next one has to predict as much more (`reached`). Where several in
+a row reach much less, what they were based on is wrong, for example traffic that changes faster than Pods move: then
+the rescheduler rests. Times are Unix seconds, since a later leader goes on with what `kept` returns.
 """
 
 import collections
@@ -65,6 +65,11 @@ class Reflection:
             self._compared.clear()
         return made.predicted, measured
 
+    @property
+    def reached(self) -> float:
+        """The share of what the last plans predicted that was measured: 1 without any, or if it was more."""
+        return min(max(self._share(), PAYS), 1.0)
+
     def is_settling(self) -> bool:
         """Return whether the effect of the last plan is still to be measured: until then, no other is made."""
         return self._waiting is not None
@@ -89,6 +94,8 @@ class Reflection:
             made = None if waiting is None else _made(waiting)
             found = [(float(predicted), float(measured)) for predicted, measured in compared]
             until_s = float(kept.get("rests_until") or 0.0)
+            if not all(map(math.isfinite, (until_s, *(each for pair in found for each in pair)))):
+                raise ValueError("not finite")
         except (AttributeError, KeyError, TypeError, ValueError):
             return
         self._waiting, self._rests_until_s = made, until_s

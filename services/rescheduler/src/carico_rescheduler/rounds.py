@@ -154,6 +154,7 @@ class Rounds:
             self.reflection.take_over(self.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
+        parts.planner.reached = self.reflection.reached
         context, plan = await parts.planner.planned(asked or planning.Question())
         self.last = plan
         has_not_lasted = await parts.planner.aside(functools.partial(self._lasts, context, plan))
@@ -174,7 +175,7 @@ class Rounds:
 
     def _lasts(self, context: contexts.Context, plan: decision.Plan) -> str:
         """Return why a plan rests on readings of the moment; note those of this round."""
-        now_s, rule = self._parts.clock.monotonic_s(), self._parts.settings.rule()
+        now_s, rule = self._parts.clock.monotonic_s(), self._parts.planner.rule()
         why = self._lasting.why_not(context, plan, rule, now_s) if plan.moves else ""
         self._lasting.note(context, now_s)
         return why
