@@ -105,7 +105,7 @@ LABEL org.opencontainers.image.title="CARICO in compose" \
 ENV PATH=/opt/carico/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPYCACHEPREFIX=/opt/carico/bytecode OPENBLAS_NUM_THREADS=1
 # New volumes inherit the owner of these folders.
-RUN for name in all aggregator scheduler agents reader cli owner server; do mkdir -p "/bus/$name"; done \
+RUN for name in all aggregator scheduler rescheduler auth agents reader cli owner server; do mkdir -p "/bus/$name"; done \
  && mkdir -p /data /access /var/lib/carico && chown 65532:65532 /data /access /var/lib/carico /bus/* \
  && chmod 700 /access /bus/* && chmod 755 /bus/server
 COPY --from=compose-dependencies /opt/carico /opt/carico

@@ -1,7 +1,7 @@
 #!/bin/sh
-# compose/rotate.sh NAME: replaces a key of the bus while everything runs. NAME: aggregator, scheduler, auth, reader, cli,
-# owner, or agent-node-3. Who has the old key is disconnected, reads the new one, and comes back within seconds; from then on
-# the old one is refused.
+# compose/rotate.sh NAME: replaces a key of the bus while everything runs. NAME: aggregator, scheduler, rescheduler, auth,
+# reader, cli, owner, or agent-node-3. Who has the old key is disconnected, reads the new one, and comes back within
+# seconds; from then on the old one is refused.
 set -eu
 if [ $# -ne 1 ] || [ -z "$1" ]; then
   echo "usage: compose/rotate.sh NAME, such as scheduler or agent-node-3" >&2

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -30,16 +31,22 @@ class Stack:
 
     program: pathlib.Path
     environ: Mapping[str, str]
+    profiles: tuple[str, ...] = ("kube",)
 
     def run(self, *words: str) -> str:
         """What `docker compose WORDS` printed; its own words where it failed."""
-        files = [word for file in FILES for word in ("--file", file)]
-        done = subprocess.run(
-            [self.program, *files, "--project-name", PROJECT, "--profile", "kube", *words], env=dict(self.environ),
-            cwd=images.ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S,
-        )  # fmt: skip
+        done = self.attempt(*words)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
+
+    def attempt(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """What came of `docker compose WORDS`."""
+        files = [word for file in FILES for word in ("--file", file)]
+        profiles = [word for each in self.profiles for word in ("--profile", each)]
+        return subprocess.run(
+            [self.program, *files, "--project-name", PROJECT, *profiles, *words], env=dict(self.environ),
+            cwd=images.ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def stack(site_images: kubelet_site.Images) -> Iterator[Stack]:
     try:
         yield made
     finally:
-        made.run("down", "--volumes", "--timeout", "10")
+        dataclasses.replace(made, profiles=("kube", "rescheduler")).run("down", "--volumes", "--timeout", "10")
 
 
 def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack, tmp_path: pathlib.Path) -> None:
@@ -80,6 +87,51 @@ def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack
         lambda: _kubectl(stack, kubeconfig, "get", "nodes", "--output", "name").split() == ["node/node-1"],
         within_s=WITHIN_S,
     )
+
+
+@pytest.mark.upstream
+def test_the_rescheduler_of_its_profile_plans_for_the_pods_of_a_deployment(
+    stack: Stack, tmp_path: pathlib.Path
+) -> None:
+    profiled = dataclasses.replace(stack, profiles=("kube", "rescheduler"))
+    profiled.run("up", "--detach", "--wait", "--wait-timeout", str(round(WITHIN_S)), "--scale", "node=2")
+    profiled.run("run", "--rm", "submit", "pi", "--pods", "1", "--seconds", "0.3", "--job", "one")
+    kubeconfig, nodes = tmp_path / "host.yaml", {"node-1", "node-2"}
+    stack.run("cp", "api:/kube/host.yaml", str(kubeconfig))
+    image = _kubectl(stack, kubeconfig, "get", "pods", "--output", "jsonpath={.items[0].spec.containers[0].image}")
+    deployment = {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "schedulerName": "carico",
+                    "containers": [
+                        {
+                            "name": "main", "image": image, "imagePullPolicy": "Never",
+                            "command": ["carico-workload", "server"],
+                        }
+                    ],
+                },
+            },
+        },
+    }  # fmt: skip
+    file = kubeconfig.with_name("web.json")
+    file.write_text(json.dumps(deployment), encoding="utf-8")
+    _kubectl(stack, kubeconfig, "apply", "--filename", str(file))
+
+    def asked() -> dict[str, Any]:
+        done = profiled.attempt("run", "--rm", "carico", "reschedule", "--dry-run", "--json")
+        plan: dict[str, Any] = json.loads(done.stdout)["plan"] if done.returncode == 0 else {}
+        return plan
+
+    def is_planned() -> bool:
+        # Younger than ten minutes, it stays: so it is known as one that could move.
+        plan = asked()
+        return bool(plan) and {each["node"] for each in plan["nodes"]} == nodes and "young" in plan["skipped_pods"]
+
+    waiting.until_now(is_planned, what=asked, within_s=WITHIN_S)
 
 
 def _kubectl(stack: Stack, kubeconfig: pathlib.Path, *arguments: str) -> str:
