@@ -102,6 +102,9 @@ class Admitted:
     named: Set[str] = frozenset()
     others: bool = False
 
+    def __bool__(self) -> bool:
+        return self.others or bool(self.classes)
+
     def __contains__(self, pod_class: object) -> bool:
         return pod_class in self.classes if pod_class in self.named else self.others
 
@@ -112,10 +115,15 @@ class Admitted:
         return any(each in self and each not in before for each in self.classes | before.named)
 
 
+def is_believed(row: snapshot.NodeRow) -> bool:
+    """Return whether what the node advertises counts now."""
+    return all(each.passes(row, _ANY) for each in BELIEVED)
+
+
 def admits(row: snapshot.NodeRow, pod_classes: Set[str], offset: float = 0.0) -> Admitted:
     """Return of which of the classes the node admits a Pod now, under an offset of the ceiling."""
     offer = row.room.offer
-    if not pod_classes or offer is None or not all(each.passes(row, _ANY) for each in BELIEVED):
+    if not pod_classes or offer is None or not is_believed(row):
         return Admitted()
     named = pod_classes & offer.costs.keys()
     # Classes that the node does not name have the same cost, so one answer holds for all of them: there may be one for

@@ -5,7 +5,7 @@ Pure: events in, changed state out.
 
 import functools
 import random
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import cluster, constraints, messages, selectors
@@ -82,26 +82,27 @@ class NodeState:
             return
         # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
         parked = self.queue.parked_classes()
-        before = self._admitted(node, parked, now_s) if parked else {}
+        old = self.fleet.row(slot, now_s) if parked else None
+        if old is not None and not admission.is_believed(old):
+            # It admitted nothing.
+            old = None
         if self.reservations.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.reservations.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
         if not parked:
             return
-        after = self._admitted(node, parked, now_s)
-        none = admission.Admitted()
-        gained = {offset for offset, found in after.items() if found.has_gained(before.get(offset, none))}
+        row = self.fleet.row(slot, now_s)
+        # A class that had room before is parked for another reason, which no advertisement changes.
+        gained: dict[float, tuple[admission.Admitted, admission.Admitted]] = {}
+        for offset, classes in parked.items():
+            after = admission.admits(row, classes, offset)
+            # On a full cluster most nodes admit nothing, whatever it was before.
+            if after:
+                before = admission.Admitted() if old is None else admission.admits(old, classes, offset)
+                if after.has_gained(before):
+                    gained[offset] = before, after
         if gained:
-            # A class that had room before is parked for another reason, which no advertisement changes.
-            row = self.fleet.row(slot)
-            self.queue.unpark_if(
-                lambda demand: (
-                    demand.ceiling_offset in gained
-                    and demand.pod_class in after[demand.ceiling_offset]
-                    and demand.pod_class not in before.get(demand.ceiling_offset, none)
-                    and _may_take(row, demand)
-                )
-            )
+            self.queue.unpark_if(lambda demand: _gains(demand, gained) and _may_take(row, demand))
 
     def volumes_changed(self, claim: tuple[str, str] | None = None) -> None:
         """Try Pods that wait for a claim, a volume or a storage class again: one has changed.
@@ -154,16 +155,6 @@ class NodeState:
 
         return is_helped
 
-    def _admitted(
-        self, node: str, parked: Mapping[float, Set[str]], now_s: float
-    ) -> Mapping[float, admission.Admitted]:
-        """Return those of the classes, by offset of the ceiling, of which the node admits a Pod now."""
-        slot = self.fleet.slot_of(node)
-        if slot is None:
-            return {}
-        row = self.fleet.row(slot, now_s)
-        return {offset: admission.admits(row, classes, offset) for offset, classes in parked.items()}
-
     def _limit_strangers(self, node: str) -> None:
         """Note an advertisement of a node that the API has not shown; drop the oldest beyond the limit."""
         self._strangers[node] = None
@@ -181,6 +172,12 @@ class NodeState:
             return any(claim is None or (use.namespace, use.name) == claim for use in uses)
 
         self.queue.unpark_if(may_help)
+
+
+def _gains(demand: demands.Demand, gained: Mapping[float, tuple[admission.Admitted, admission.Admitted]]) -> bool:
+    """Return whether a node admits a demand now that it did not admit before; `gained`: both, by offset."""
+    before, after = gained.get(demand.ceiling_offset, (None, ()))
+    return demand.pod_class in after and (before is None or demand.pod_class not in before)
 
 
 def _may_take(row: snapshot.NodeRow, demand: demands.Demand) -> bool:
