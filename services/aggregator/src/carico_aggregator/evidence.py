@@ -113,6 +113,8 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
 def _fuse_dimensions(
     found: list[Mapping[str, messages.Estimate]], places: list[int]
 ) -> tuple[dict[str, messages.Estimate], set[int]]:
+    if not any(found):
+        return {}, set()
     # Nearly all nodes have the same dimensions, so they are counted by set.
     together = collections.Counter(map(tuple, found))
     counts: collections.Counter[str] = collections.Counter()
