@@ -79,8 +79,11 @@ class PodStates:
         Pod that the API shows and no message covers makes its node suspect. None of them runs: a Pod that starts is
         removed from both tables.
         """
-        removing = self._removing_s
-        return dict.fromkeys([*[uid for uid in self._ended_s if uid not in removing], *removing]).keys()
+        found = dict.fromkeys(self._ended_s)
+        for uid in self._removing_s:
+            found.pop(uid, None)
+            found[uid] = None
+        return found.keys()
 
     def created(self, uid: str, now_s: float) -> None:
         """Take in that the runtime creates the Pod's container."""
