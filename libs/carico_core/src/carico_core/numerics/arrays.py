@@ -1,6 +1,5 @@
 """Arrays with checked shapes: vectors (d,), square matrices (..., d, d), and subspaces (d, r)."""
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ class Subspace:
         sizes: list[float] = sigma.tolist()
         if not (all(map(math.isfinite, u.ravel().tolist())) and all(map(math.isfinite, sizes))):
             raise ValueError("subspace: expected finite numbers in u and sigma")
-        if sizes[-1] < 0.0 or any(later > before for before, later in itertools.pairwise(sizes)):
+        if sizes[-1] < 0.0 or sizes != sorted(sizes, reverse=True):
             raise ValueError(f"subspace: expected sigma >= 0 and largest first, got {sizes}")
         u.flags.writeable = False
         sigma.flags.writeable = False

@@ -66,6 +66,7 @@ class ClassCosts:
         "_means",
         "_own_variance",
         "_priors",
+        "_variances",
         "facts",
         "grows",
         "parts",
@@ -84,8 +85,9 @@ class ClassCosts:
         self._filters = cost_filter.CostFilters(2)
         # v, of one Pod.
         self._own_variance = 0.0
-        # The mean of each row of the first belief.
+        # The mean and variance of each row of the first belief.
         self._means: list[float] = []
+        self._variances: list[float] = []
 
     @property
     def _wide(self) -> float:
@@ -110,7 +112,7 @@ class ClassCosts:
     @property
     def measured(self) -> frozenset[str]:
         """The classes of which a whole Pod has been seen here."""
-        return frozenset(name for name, held in self._held.items() if held.is_reached)
+        return frozenset([name for name, held in self._held.items() if held.is_reached])
 
     def is_measured(self, name: str) -> bool:
         """Return whether this node has seen a whole Pod of this class, or its peers have measured one."""
@@ -318,8 +320,8 @@ class ClassCosts:
             return None
         # Not `growth.behind_life`, which caches: the age of a running Pod is different every second.
         reach = np.array(growth.behind([life_s])) * identified
-        variance = float(reach @ covariance @ reach)
-        return self.facts.clipped(float(reach @ self._filters.mean[_OWN, rows])), max(variance, 0.0)
+        variance = float(reach.dot(covariance).dot(reach))
+        return self.facts.clipped(float(reach.dot(self._filters.mean[_OWN, rows]))), max(variance, 0.0)
 
     def standing_evidence(self, name: str, age_s: float) -> base.Evidence | None:
         """Return (mean, variance) of a Pod's cost in a class without known lifetimes. age_s: of the oldest running Pod.
@@ -342,6 +344,7 @@ class ClassCosts:
         for held in self._held.values():
             held.changed()
         self._means = self._filters.mean[_KNOWN].tolist()
+        self._variances = self._filters.covariance[_KNOWN].diagonal().tolist()
 
     def _is_identified(self, name: str) -> bool:
         """Return whether readings or peers have identified the cost of a Pod of this class."""
@@ -354,7 +357,7 @@ class ClassCosts:
     def _single(self, name: str) -> base.Spread:
         """Return (mean, sd) of a cost that does not depend on age."""
         row = self._held[name].rows.start
-        return self._means[row], math.sqrt(max(0.0, self._filters.covariance.item(_KNOWN, row, row)))
+        return self._means[row], math.sqrt(max(0.0, self._variances[row]))
 
     def _identified(self, name: str) -> growth.Growth | None:
         """Return the growth of a class, in a dimension in which Pods grow, if readings or peers have identified it."""
@@ -378,8 +381,8 @@ class ClassCosts:
     def _variance(self, name: str) -> float:
         if self.grows:
             return self._growth(name).variance
-        row = self._held[name].rows.start
-        return max(0.0, self._filters.covariance.item(_KNOWN, row, row))
+        variance: float = self._variances[self._held[name].rows.start]
+        return max(0.0, variance)
 
     def _block(self, belief: int, rows: slice) -> arrays.Array:
         """Return those rows and columns (parts, parts) of one belief's covariance."""

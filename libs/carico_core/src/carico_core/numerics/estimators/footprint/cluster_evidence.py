@@ -49,19 +49,19 @@ class ClusterEvidence:
 
     def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:
         """Return (mean, variance) by class without this node's part, for classes that other nodes have measured."""
-        found = ((name, self._without_own(name, dim, each)) for name, each in fused.items())
-        return {name: evidence for name, evidence in found if evidence is not None}
+        found = {}
+        for name, each in fused.items():
+            cost = each.cost.get(dim)
+            if cost is not None:
+                own = self._own.get((name, dim))
+                rest = without((cost.mean, cost.sd**2), None if own is None else own[0], self._between_nodes)
+                if rest is not None:
+                    found[name] = rest
+        return found
 
     def _part(self, evidence: base.Evidence) -> float:
         """Return the inverse of the evidence's weight in the model."""
         return evidence[1] + (self._between_nodes * evidence[0]) ** 2
-
-    def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
-        if dim not in fused.cost:
-            return None
-        cost = fused.cost[dim]
-        own = self._own.get((name, dim))
-        return without((cost.mean, cost.sd**2), None if own is None else own[0], self._between_nodes)
 
 
 def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:

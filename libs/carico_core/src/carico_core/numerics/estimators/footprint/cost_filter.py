@@ -24,8 +24,8 @@ class CostFilters:
 
     def surprise(self, belief: int, design: arrays.Array, level: float) -> float:
         """Return e^2 - x' P x of one belief: what its own uncertainty does not explain of a reading's error."""
-        error = level - float(self.mean[belief] @ design)
-        return error * error - float(design @ self.covariance[belief] @ design)
+        error = level - float(self.mean[belief].dot(design))
+        return error * error - float(design.dot(self.covariance[belief]).dot(design))
 
     def step(self, design: arrays.Array, level: float, variance: float, *, at_least: bool) -> None:
         """Update by one reading; Joseph form, multiplied out, so that it takes m^2 operations and not m^3.

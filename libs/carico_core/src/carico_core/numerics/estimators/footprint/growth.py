@@ -9,6 +9,7 @@ the last, as numpy's do up to eight (a test checks that), so both give the same 
 """
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -126,7 +127,7 @@ class Growth:
         """Return the cautious cost of a Pod at the end of a life this long."""
         seen, spread = self.whole(life_s)
         # What was seen, with its risk; beyond that, extrapolated as far as that is sure.
-        return seen + risk_sd * spread + dot(_times(behind_life(life_s), self._unknown), self._with_extrapolation())
+        return seen + risk_sd * spread + self._beyond_identified(behind_life(life_s))
 
     def expected(self, parts: Parts) -> float:
         """Return sum of c_j n_j."""
@@ -135,19 +136,37 @@ class Growth:
     def left(self, now: Parts, pods: float, life_s: float) -> float:
         """Return what running Pods with these parts (`now`) will still take, cautiously; at least 0."""
         rest = [pods * each - gone for each, gone in zip(behind_life(life_s), now, strict=True)]
-        ahead = [0.0, *(each if each > 0.0 else 0.0 for each in rest[1:])]
+        ahead = [each if each > 0.0 else 0.0 for each in rest]
+        ahead[0] = 0.0
         identified_ahead = _times(ahead, self._known)
         identified = 0.0
         if any(identified_ahead):
             # The risk is added, as in c+: Pods that have just started hold little yet, and without the risk one Pod too
             # many was accepted.
             identified = max(0.0, dot(identified_ahead, self._mean) + math.sqrt(self._variance_of(identified_ahead)))
-        return identified + dot(_times(ahead, self._unknown), self._with_extrapolation())
+        return identified + self._beyond_identified(ahead)
 
     def _computed_whole(self, life_s: float) -> tuple[float, float]:
         identified = _times(self._known, self._mean)
-        total, parts = max(((dot(parts, identified), parts) for parts in _stages(life_s)), key=operator.itemgetter(0))
-        return max(0.0, total), math.sqrt(self._variance_of(_times(parts, self._known)))
+        most, passed = -math.inf, 0
+        # At the start of a segment, the first part and all segments before it have passed.
+        for index, (edge_s, held) in enumerate(zip(EDGES_S, itertools.accumulate(identified), strict=False)):
+            if edge_s >= life_s:
+                break
+            if held > most:
+                most, passed = held, index + 1
+        parts = _times(behind_life(life_s), self._known)
+        at_the_end = dot(parts, self._mean)
+        if at_the_end > most:
+            most = at_the_end
+        else:
+            parts = self._known[:passed] + [0.0] * (PARTS - passed)
+        return max(0.0, most), math.sqrt(self._variance_of(parts))
+
+    def _beyond_identified(self, parts: Parts) -> float:
+        """Return what those of these parts are extrapolated to that are not identified."""
+        unknown = _times(parts, self._unknown)
+        return dot(unknown, self._with_extrapolation()) if any(unknown) else 0.0
 
     def _with_extrapolation(self) -> list[float]:
         """Return the parts, extrapolated beyond the last sure one by its likely slope."""
@@ -166,7 +185,8 @@ class Growth:
     def _variance_of(self, parts: Parts) -> float:
         """Return the variance of the sum of these parts."""
         seen = np.array(parts)
-        return max(0.0, float(seen @ self._covariance @ seen))
+        # x' P x; for eight parts `dot` takes half the time of `@`.
+        return max(0.0, float(seen.dot(self._covariance).dot(seen)))
 
 
 def dot(left: Parts, right: Parts) -> float:
@@ -186,12 +206,6 @@ _LIVES_CACHED = 4096
 def behind_life(life_s: float) -> tuple[float, ...]:
     """Return the parts (PARTS,) of one Pod at the end of a life this long."""
     return tuple(behind([life_s]))
-
-
-@functools.lru_cache(maxsize=_LIVES_CACHED)
-def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
-    """Return the parts of one Pod at the start of each segment before the end, and at the end."""
-    return (*(behind_life(edge_s) for edge_s in EDGES_S if edge_s < life_s), behind_life(life_s))
 
 
 def _times(left: Parts, right: Parts) -> list[float]:
