@@ -25,11 +25,9 @@ class Crowded(machine.Machine):
 
     __slots__ = ()
 
-    def advance(self, now_s: float) -> None:
-        """Bring counters and remaining work up to `now_s`."""
-        before_s, tasks, at_s = self.pressure_s, self.tasks, self._at_s
-        super().advance(now_s)
-        self.pressure_s = before_s + float(np.interp(tasks / self.hardware.cores, *MEASURED)) * max(0.0, now_s - at_s)
+    def pressure(self) -> float:
+        """Return the pressure of the tasks that are runnable now."""
+        return float(np.interp(self.tasks / self.hardware.cores, *MEASURED))
 
 
 def run(quick: bool) -> list[Row]:

@@ -125,7 +125,7 @@ class TwinAgent:
         return is_due
 
     def _sample(self, at_s: float) -> bool:
-        self.node.settle_at(at_s)
+        self.node.note_memory(at_s)
         values = self._telemetry.read(at_s)
         return self.pipeline.sample(
             pipeline.Sample(

@@ -23,7 +23,7 @@ class Timeline:
 
     def at(self, when_s: float, action: Action) -> None:
         """Plan an action; an instant in the past counts as now."""
-        heapq.heappush(self._queue, (max(when_s, self.now_s), next(self._order), action))
+        heapq.heappush(self._queue, (when_s if when_s > self.now_s else self.now_s, next(self._order), action))
 
     def account(self, events: int) -> None:
         """Count this many events that were processed together with another."""
@@ -35,11 +35,12 @@ class Timeline:
 
     def run(self, *, until_s: float, done: Callable[[], bool]) -> bool:
         """Run until `done` (asked after each action) or until `until_s`; return True if `done` came first."""
-        while self._queue:
-            if self._queue[0][0] > until_s:
+        queue, pop = self._queue, heapq.heappop
+        while queue:
+            if queue[0][0] > until_s:
                 self.now_s = until_s
                 return False
-            self.now_s, _, action = heapq.heappop(self._queue)
+            self.now_s, _, action = pop(queue)
             self.events += 1
             action()
             if done():

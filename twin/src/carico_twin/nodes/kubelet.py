@@ -92,12 +92,13 @@ class TwinNode:
     def settle(self) -> None:
         """Bring counters and record up to now."""
         self.catch_up(self._timeline.now_s)
-        self.settle_at(self._timeline.now_s)
+        self._note(self._timeline.now_s)
+        self.machine.advance(self._timeline.now_s)
 
-    def settle_at(self, now_s: float) -> None:
-        """Bring counters and record up to an instant since which nothing on the node has changed."""
-        self._note(now_s)
-        self.machine.advance(now_s)
+    def note_memory(self, now_s: float) -> None:
+        """Bring the record of memory, which grows between changes, up to an instant up to which nothing changes."""
+        if self.machine.holders:
+            self._note(now_s)
 
     def _start(self, record: records.PodRecord) -> None:
         self.catch_up(self._timeline.now_s)

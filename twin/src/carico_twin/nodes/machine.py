@@ -75,13 +75,15 @@ class Running:
 class Machine:
     """Tasks, their rates, and the counters that telemetry reads."""
 
-    __slots__ = ("_at_s", "_holders", "busy_s", "hardware", "pressure_s", "running", "spikes", "tasks")
+    __slots__ = (
+        "_at_s", "_busy", "_pressure", "busy_s", "hardware", "holders", "pressure_s", "running", "spikes", "tasks",
+    )  # fmt: skip
 
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.running: dict[str, Running] = {}
-        # Those of them that hold memory, summed at every sample.
-        self._holders: dict[str, Running] = {}
+        # Those of them that hold memory, which is summed at every sample.
+        self.holders: dict[str, Running] = {}
         # Runnable tasks of the runtime itself, or of a neighbour outside Kubernetes.
         self.spikes = 0.0
         self.tasks = hardware.baseline_cores
@@ -89,35 +91,43 @@ class Machine:
         self.busy_s = 0.0
         self.pressure_s = 0.0
         self._at_s = 0.0
+        # How fast they grow: busy cores, and pressure.
+        self._busy = self._pressure = 0.0
+        self._share()
+
+    def counters(self, now_s: float) -> tuple[float, float]:
+        """Return (busy_s, pressure_s) at an instant up to which nothing changes."""
+        span_s = now_s - self._at_s
+        return self.busy_s + self._busy * span_s, self.pressure_s + self._pressure * span_s
 
     def advance(self, now_s: float) -> None:
         """Bring counters and remaining work up to `now_s`."""
         span_s = now_s - self._at_s
         if span_s <= 0.0:
             return
-        tasks, cores = self.tasks, self.hardware.cores
-        if tasks > cores:
-            self.busy_s += cores * span_s
-            # some = min(max(tasks - cores, 0) / cores, 1)
-            self.pressure_s += min((tasks - cores) / cores, 1.0) * span_s
-        else:
-            self.busy_s += tasks * span_s
+        self.busy_s, self.pressure_s = self.counters(now_s)
         for pod in self.running.values():
             pod.left -= pod.rate * span_s
         self._at_s = now_s
 
+    def pressure(self) -> float:
+        """Return the pressure of the tasks that are runnable now."""
+        # some = min(max(tasks - cores, 0) / cores, 1)
+        cores = self.hardware.cores
+        return min(max(self.tasks - cores, 0.0) / cores, 1.0)
+
     def memory_bytes(self, now_s: float) -> float:
         """Return the memory demanded now; it is not clipped, so more than the hardware has is an overrun."""
-        if not self._holders:
+        if not self.holders:
             return self.hardware.baseline_bytes
-        return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self._holders.values()])
+        return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self.holders.values()])
 
     def next_overrun(self, now_s: float) -> float | None:
         """Return when the running Pods will demand more memory than there is, or None if they never will."""
         size, held, at_s = self.hardware.memory_bytes, self.memory_bytes(now_s), now_s
         ramps = sorted(
             (pod.started_s + pod.work.ramp_s, pod.work.memory_bytes / pod.work.ramp_s)
-            for pod in self._holders.values() if pod.work.ramp_s > 0.0 and pod.started_s + pod.work.ramp_s > now_s
+            for pod in self.holders.values() if pod.work.ramp_s > 0.0 and pod.started_s + pod.work.ramp_s > now_s
         )  # fmt: skip
         rate = sum(each for _, each in ramps)
         if held > size + _SLACK_BYTES:
@@ -136,7 +146,7 @@ class Machine:
         Raises `ValueError` if there is none. Source: mm/oom_kill.c, oom_badness; Kubernetes, "Node out of memory
         behavior".
         """
-        return max(self._holders.values(), key=lambda pod: (pod.resident_bytes(now_s), pod.uid)).uid
+        return max(self.holders.values(), key=lambda pod: (pod.resident_bytes(now_s), pod.uid)).uid
 
     def start(self, uid: str, work: works.Work, cpu_s: float, now_s: float) -> None:
         """Start a Pod's processes."""
@@ -146,7 +156,7 @@ class Machine:
         threads = work.busy_threads if busy else work.threads
         pod = self.running[uid] = Running(uid=uid, work=work, started_s=now_s, left=left, threads=threads)
         if work.memory_bytes > 0.0:
-            self._holders[uid] = pod
+            self.holders[uid] = pod
         if work.phases:
             pod.scale = cpu_s / work.cpu_s if work.cpu_s else 1.0
             pod.enter(0, now_s)
@@ -168,7 +178,7 @@ class Machine:
         """Remove a Pod's processes."""
         self.advance(now_s)
         self.running.pop(uid, None)
-        self._holders.pop(uid, None)
+        self.holders.pop(uid, None)
         self._share()
 
     def wave(self, now_s: float) -> None:
@@ -187,25 +197,26 @@ class Machine:
 
     def next_end(self, now_s: float) -> tuple[float, str] | None:
         """Return (when, uid) of the Pod whose work or phase ends first at the present rates, or None if none will."""
-        best: tuple[float, str] | None = None
+        soonest_s, uid = math.inf, None
         for pod in self.running.values():
             if pod.work.lifetime_s is not None:
-                when = pod.started_s + pod.work.lifetime_s
+                when_s = pod.started_s + pod.work.lifetime_s
             elif pod.until_s < math.inf:
-                when = pod.until_s
+                when_s = pod.until_s
             elif pod.rate > 0.0:
-                when = now_s + max(pod.left, 0.0) / pod.rate
+                when_s = now_s + pod.left / pod.rate if pod.left > 0.0 else now_s
             else:
                 continue
-            if best is None or when < best[0]:
-                best = (when, pod.uid)
-        return best
+            if when_s < soonest_s:
+                soonest_s, uid = when_s, pod.uid
+        return None if uid is None else (soonest_s, uid)
 
     def _share(self) -> None:
         """Set the rates of all Pods: equal shares of the cores, at most one core per thread, within CPU limits."""
         hardware = self.hardware
         pods = self.running.values()
         self.tasks = hardware.baseline_cores + self.spikes + sum([pod.asks for pod in pods])
+        self._busy, self._pressure = min(self.tasks, hardware.cores), self.pressure()
         speed = self._speed()
         if self.tasks <= hardware.cores:
             for pod in pods:

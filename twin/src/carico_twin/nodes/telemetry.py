@@ -1,5 +1,7 @@
 """What an agent reads on a node of the twin: usage as shares, from the machine's counters."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from carico_core.domain import messages
@@ -17,16 +19,14 @@ _BLOCK = 128
 class Telemetry:
     """Reads one machine's usage since the previous call."""
 
-    __slots__ = ("_at", "_busy_s", "_machine", "_noise", "_pressure_s", "_read_s", "_rng", "parts")
+    __slots__ = ("_busy_s", "_machine", "_noise", "_pressure_s", "_read_s", "parts")
 
     def __init__(self, hardware: machine.Machine, rng: np.random.Generator) -> None:
         self._machine = hardware
-        self._rng = rng
+        self._noise = _noise(rng)
         self._busy_s = hardware.busy_s
         self._pressure_s = hardware.pressure_s
         self._read_s = 0.0
-        self._noise: list[tuple[float, float]] = []
-        self._at = 0
         self.parts: dict[str, float] = {"cpu.utilisation": 0.0, "cpu.pressure": 0.0}
 
     def begin(self, now_s: float) -> None:
@@ -35,27 +35,25 @@ class Telemetry:
         self._busy_s, self._pressure_s, self._read_s = self._machine.busy_s, self._machine.pressure_s, now_s
 
     def read(self, now_s: float) -> messages.Array:
-        """Return usage (cpu, memory) since the last reading; the machine's counters must be up to date."""
+        """Return usage (cpu, memory) since the last reading, at an instant up to which nothing on the node changes."""
         hardware = self._machine.hardware
         span_s = now_s - self._read_s
-        busy_s, pressure_s = self._machine.busy_s, self._machine.pressure_s
+        busy_s, pressure_s = self._machine.counters(now_s)
         utilisation = (busy_s - self._busy_s) / (span_s * hardware.cores)
         pressure = (pressure_s - self._pressure_s) / span_s
         self._busy_s, self._pressure_s, self._read_s = busy_s, pressure_s, now_s
-        cpu_noise, memory_noise = self._scatter()
+        cpu_noise, memory_noise = next(self._noise)
         self.parts = {"cpu.utilisation": _share(utilisation), "cpu.pressure": _share(pressure)}
         # cpu = (utilisation + pressure) / 2
         cpu = (utilisation + pressure) / 2.0 + cpu_noise
         memory = self._machine.memory_bytes(now_s) / hardware.memory_bytes + memory_noise
         return np.array([_share(cpu), _share(memory)])
 
-    def _scatter(self) -> tuple[float, float]:
-        if self._at == len(self._noise):
-            scaled = self._rng.standard_normal((_BLOCK, 2)) * (CPU_NOISE, MEMORY_NOISE)
-            self._noise = [(cpu, memory) for cpu, memory in scaled.tolist()]
-            self._at = 0
-        self._at += 1
-        return self._noise[self._at - 1]
+
+def _noise(rng: np.random.Generator) -> Iterator[list[float]]:
+    """Yield the errors of readings (cpu, memory)."""
+    while True:
+        yield from (rng.standard_normal((_BLOCK, 2)) * (CPU_NOISE, MEMORY_NOISE)).tolist()
 
 
 def _share(value: float) -> float:
