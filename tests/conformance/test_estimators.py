@@ -116,7 +116,7 @@ def run(estimator: base.Estimator, seconds: int, seed: int = 0) -> base.Capacity
         pods = (0, 2, 5, 9, 3)[second // 7 % 5]
         y: arrays.Array = np.clip([pods / 8 + 0.02 * rng.random(), 0.1 + 0.002 * pods + 0.001 * rng.random()], 0, 1)
         for _ in range(10):
-            estimator.tick(y, np.array([0.2, 0.2]), pods, 0.1)
+            estimator.tick(y.tolist(), [0.2, 0.2], pods, 0.1)
         estimate = estimator.update(
             base.Observation(
                 dt_s=1.0,
@@ -149,7 +149,7 @@ def test_capacity_is_finite_and_never_negative_whatever_comes(name: str, mode: s
     estimator = make(name, config(mode))
     for raw in sequence:
         given_now = odd(raw)
-        estimator.tick(given_now.y, given_now.gains, given_now.pods, given_now.dt_s)
+        estimator.tick(given_now.y.tolist(), given_now.gains.tolist(), given_now.pods, given_now.dt_s)
         for estimate in (estimator.estimate(given_now), estimator.update(given_now)):
             assert all(map(math.isfinite, figures(estimate)))
             assert 0.0 <= estimate.capacity <= base.CAPACITY_CAP
@@ -163,7 +163,7 @@ def test_capacity_is_finite_and_never_negative_whatever_comes(name: str, mode: s
 def test_a_pickled_one_goes_on_alike_whatever_came(name: str, sequence: list[Raw], after: list[Raw]) -> None:
     first = make(name, config("sigma1u1"))
     for raw in sequence:
-        first.tick(odd(raw).y, odd(raw).gains, odd(raw).pods, odd(raw).dt_s)
+        first.tick(odd(raw).y.tolist(), odd(raw).gains.tolist(), odd(raw).pods, odd(raw).dt_s)
         first.update(odd(raw))
     second: base.Estimator = pickle.loads(pickle.dumps(first))
     for raw in after:
@@ -220,8 +220,8 @@ def test_input_is_left_alone_and_nothing_aliases_it(name: str) -> None:
     for second in range(30):
         now, same = observation(second % 4, 0.1 + 0.1 * (second % 4)), observation(second % 4, 0.1 + 0.1 * (second % 4))
         before = (now.y.tobytes(), now.gains.tobytes())
-        seen.tick(now.y, now.gains, now.pods, 0.1)
-        twin.tick(same.y, same.gains, same.pods, 0.1)
+        seen.tick(now.y.tolist(), now.gains.tolist(), now.pods, 0.1)
+        twin.tick(same.y.tolist(), same.gains.tolist(), same.pods, 0.1)
         estimate, other = seen.update(now), twin.update(same)
         assert before == (now.y.tobytes(), now.gains.tobytes())
         assert list(figures(estimate)) == list(figures(other))
@@ -277,7 +277,7 @@ def test_its_state_does_not_grow(name: str) -> None:
         for second in range(count):
             pods = (0, 2, 5, 9, 3)[second // 7 % 5]
             now = observation(pods, pods / 10, signal=1 - pods / 10)
-            estimator.tick(now.y, now.gains, pods, 0.1)
+            estimator.tick(now.y.tolist(), now.gains.tolist(), pods, 0.1)
             estimator.update(now)
         sizes.append(len(pickle.dumps(estimator)))
     assert sizes[0] == sizes[1]
@@ -326,7 +326,7 @@ def test_whatever_is_reported_of_classes_capacity_stays_finite(
         estimator.follow(draw.draw(RUNNING))
         estimator.use(told(draw))
         given_now = odd(raw)
-        estimator.tick(given_now.y, given_now.gains, given_now.pods, given_now.dt_s)
+        estimator.tick(given_now.y.tolist(), given_now.gains.tolist(), given_now.pods, given_now.dt_s)
         for estimate in (estimator.estimate(given_now), estimator.update(given_now)):
             assert all(map(math.isfinite, figures(estimate)))
             assert 0.0 <= estimate.capacity <= base.CAPACITY_CAP
@@ -344,7 +344,7 @@ def test_ever_new_pods_and_classes_do_not_make_it_grow(name: str) -> None:
             # Each second other Pods, and each wave of 7 s another class: names as long as the ones before.
             estimator.follow({f"pod-{second:06d}-{index}": f"Job/job-{second // 7:06d}" for index in range(pods)})
             now = observation(pods, pods / 10, signal=1 - pods / 10)
-            estimator.tick(now.y, now.gains, pods, 0.1)
+            estimator.tick(now.y.tolist(), now.gains.tolist(), pods, 0.1)
             estimate = estimator.update(now)
             assert len(estimate.cost_plus or {}) < 100
         sizes.append(len(pickle.dumps(estimator)))
@@ -396,7 +396,7 @@ def test_the_order_of_dimensions_changes_nothing() -> None:
                 pods=pods,
                 signal=1.0,
             )
-            made.tick(seen.y, seen.gains, pods, 1.0)
+            made.tick(seen.y.tolist(), seen.gains.tolist(), pods, 1.0)
             found.append(made.update(seen))
         return found
 

@@ -42,9 +42,9 @@ def test_pronto_keeps_what_varies_and_rejects_a_spike() -> None:
         gram = made.take(batch, 0.5)
         made.follow(None, weight=0.5)
     assert gram.trace() < 0.01, "the mean of .3 is not in it"
-    made.see(np.array([0.3, 0.3]))
+    made.see([0.3, 0.3])
     assert not made.rejecting
-    made.see(np.array([0.9, 0.9]))
+    made.see([0.9, 0.9])
     assert made.rejecting
 
 
@@ -65,7 +65,7 @@ def test_pronto_projects_on_what_the_cluster_varies_in() -> None:
     """Memory that never varied here is no direction of the node's own, but one of the cluster's."""
     alone, member = steady(None), steady(np.diag([0.0, 0.05]))
     for made in (alone, member):
-        made.see(np.array([0.3, 0.9]))
+        made.see([0.3, 0.9])
     assert not alone.rejecting
     assert member.rejecting
 

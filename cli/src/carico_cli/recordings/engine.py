@@ -219,7 +219,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     for at_s, values, evaluation in _in_time(over):
         if evaluation is None:
             telemetry.update(values)
-            estimator.tick(values, telemetry.last_gain, pods, at_s - sampled_s)
+            estimator.tick(values.tolist(), telemetry.gains, pods, at_s - sampled_s)
             sampled_s = at_s
             continue
         # During churn the log has no count: the previous one still holds.

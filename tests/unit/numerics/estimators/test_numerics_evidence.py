@@ -1,6 +1,7 @@
 """What a node tells the others of its classes: what it has measured, and of what Pods hold no less than it will be."""
 
 import gc
+import math
 from collections.abc import Callable
 
 import hypothesis
@@ -50,7 +51,7 @@ class Node:
             sample = self._own + len(running) * used
             self._shown = self._shown + GAIN * (sample - self._shown)
             self._estimator.follow(running)
-            self._estimator.tick(sample, np.full(2, GAIN), len(running), TICK_S)
+            self._estimator.tick(sample.tolist(), [GAIN] * 2, len(running), TICK_S)
             seen = base.Observation(
                 dt_s=1.0, y=self._shown, gains=np.full(2, GAIN), pods=len(running), signal=1.0,
             )  # fmt: skip
@@ -71,7 +72,7 @@ class Node:
     def fail(self, seconds: int) -> int:
         """How many objects it keeps after so long without a reading."""
         for _ in range(seconds):
-            self._estimator.tick(np.full(2, np.nan), np.full(2, GAIN), len(self._pods), 1.0)
+            self._estimator.tick([math.nan] * 2, [GAIN] * 2, len(self._pods), 1.0)
             seen = base.Observation(
                 dt_s=1.0, y=np.full(2, np.nan), gains=np.full(2, GAIN), pods=len(self._pods), signal=1.0,
             )  # fmt: skip

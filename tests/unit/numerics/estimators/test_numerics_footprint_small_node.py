@@ -31,7 +31,7 @@ class Node:
         for number in range(1, round(for_s / TICK_S) + 1):
             sample = self._used + np.array(more)
             self._shown = self._shown + GAIN * (sample - self._shown)
-            self.estimator.tick(sample, np.full(2, GAIN), 1 + len(pods), TICK_S)
+            self.estimator.tick(sample.tolist(), [GAIN] * 2, 1 + len(pods), TICK_S)
             seen = base.Observation(
                 dt_s=1.0, y=self._shown, gains=np.full(2, GAIN), pods=1 + len(pods), signal=1.0,
                 peak_pods_per_core=1.0,

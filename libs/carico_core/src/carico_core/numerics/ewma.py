@@ -3,6 +3,7 @@
 The spike of a container's start or stop lasts about 200 ms, so at 10 Hz a change is real from the fourth sample on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,13 +59,21 @@ class DynamicEma:
         """The gain of each dimension in the last update (d,); all 1 for the first sample, empty before it."""
         return np.array(self._gains)
 
+    @property
+    def gains(self) -> Sequence[float]:
+        """The same as `last_gain`, to read before the next update."""
+        return self._gains
+
     def update(self, values: arrays.Array) -> arrays.Array:
         """Return the filtered values (d,) after one more sample; the first sample passes unchanged."""
-        samples: list[float] = values.tolist()
+        return np.array(self.step(values.tolist()))
+
+    def step(self, samples: Sequence[float]) -> list[float]:
+        """Do the same with plain numbers."""
         held = self._values
         if held is None:
             self._start(samples)
-            return np.array(samples)
+            return list(samples)
         if len(samples) != len(held):
             raise ValueError(f"ema: expected {len(held)} dimensions, got {len(samples)}")
         for index, sample in enumerate(samples):
@@ -73,7 +82,7 @@ class DynamicEma:
             self._gains[index] = gain
             # y <- y + alpha (x - y)
             held[index] += gain * change
-        return np.array(held)
+        return held.copy()
 
     def follow(self, values: arrays.Array, gain: arrays.Array) -> arrays.Array:
         """Return the values (d,) of a filter that uses another filter's gains, so that both lag equally.
@@ -89,7 +98,7 @@ class DynamicEma:
             held[index] += factor * (sample - held[index])
         return np.array(held)
 
-    def _start(self, samples: list[float]) -> None:
+    def _start(self, samples: Sequence[float]) -> None:
         self._values = list(samples)
         # The first sample is taken as it is.
         self._gains = [1.0] * len(samples)

@@ -1,6 +1,9 @@
 """A node's own model of its usage, updated by batches: all directions, FSVD with fewer, or PRONTO's."""
 
+from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays as records
@@ -17,7 +20,7 @@ class LocalModel(Protocol):
         """Whether the node should take no Pod now."""
         ...
 
-    def see(self, usage: messages.Array) -> None:
+    def see(self, usage: Sequence[float]) -> None:
         """Take in one filtered usage (d,)."""
         ...
 
@@ -38,7 +41,7 @@ class Gram:
     def __init__(self) -> None:
         self._held: messages.Array | None = None
 
-    def see(self, usage: messages.Array) -> None:
+    def see(self, usage: Sequence[float]) -> None:
         """Do nothing."""
 
     def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
@@ -61,7 +64,7 @@ class Svd:
         self._rank = rank
         self._held: records.Subspace | None = None
 
-    def see(self, usage: messages.Array) -> None:
+    def see(self, usage: Sequence[float]) -> None:
         """Do nothing."""
 
     def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
@@ -98,10 +101,10 @@ class Fpca:
         """Whether there was a spike in this batch or the last one: it lasts a few samples, and readers see batches."""
         return self._raised or self._was_raised
 
-    def see(self, usage: messages.Array) -> None:
+    def see(self, usage: Sequence[float]) -> None:
         """Update Reject-Job with one more usage (d,), once there are `rank` directions."""
         if self._merged is not None and self._merged.model.rank == self._rank:
-            self._raised |= self._reject.observe(usage, self._merged).rejected
+            self._raised |= self._reject.observe(np.array(usage), self._merged).rejected
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
         """Return the variation (d, d) around the mean after one more batch (d, b).

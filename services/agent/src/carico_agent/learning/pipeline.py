@@ -82,8 +82,8 @@ class Pipeline:
         self._estimator = estimators.create(config.estimator, config.node, config.constants)
         # Checked once: isinstance with a protocol takes longer than most of the work.
         self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
-        self._batch = np.zeros((len(config.node.dims), BATCH))
-        self._filled = 0
+        # The filtered usage (d,) of each sample since the last update.
+        self._batch: list[list[float]] = []
         self._since_update_s = 0.0
         self._model = local_model.make(config.model, rank=config.model_rank, dimensions=len(config.node.dims))
         self._local: messages.Array | None = None
@@ -91,7 +91,7 @@ class Pipeline:
         self._cluster_at_s = -math.inf
         self._cluster_peak = 0.0
         self._last: Sample | None = None
-        self._usage: messages.Array | None = None
+        self._usage: list[float] = []
         self._direction = np.zeros(len(config.node.dims))
         # Whether the direction is not zero, kept because checking an array takes longer than using the result.
         self._is_pointing = False
@@ -113,24 +113,25 @@ class Pipeline:
     @property
     def samples_to_update(self) -> int:
         """The minimum number of samples until an update may be due, if no Pod starts or ends."""
-        left = BATCH - self._filled
+        left = BATCH - len(self._batch)
         if self._by_class is None:
             return left
         if self.samples == 0:
             return 1
-        return max(1, min(left, EAGER_SAMPLES - self._filled)) if self._by_class.eager else left
+        return max(1, min(left, EAGER_SAMPLES - len(self._batch))) if self._by_class.eager else left
 
     def sample(self, sample: Sample) -> bool:
         """Take one sample; return whether an update is due: a batch is full, or the estimator is eager."""
-        self._usage = self._filter.update(sample.values)
-        self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
+        # Plain numbers: for so few, numpy's overhead exceeds the arithmetic.
+        values: list[float] = sample.values.tolist()
+        self._usage = self._filter.step(values)
+        self._estimator.tick(values, self._filter.gains, sample.pods, sample.dt_s)
         self._model.see(self._usage)
-        self._batch[:, self._filled] = self._usage
-        self._filled += 1
+        self._batch.append(self._usage)
         self._since_update_s += sample.dt_s
         self._last = sample
         self.samples += 1
-        return self._filled == BATCH or self._is_eager()
+        return len(self._batch) == BATCH or self._is_eager()
 
     def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
         """Use the cluster's model from now on, if it has this node's dimensions; return whether it has."""
@@ -152,16 +153,16 @@ class Pipeline:
 
     def update(self, *, pods: int, churning: bool) -> State | None:
         """Return the state after learning from the batch so far; None before the first sample."""
-        if self._last is None or self._filled == 0:
+        if self._last is None or not self._batch:
             return None
         # A partial batch has the corresponding part of the weight.
-        weight = 1.0 - (1.0 - BATCH_WEIGHT) ** (self._filled / BATCH)
-        self._local = self._model.take(self._batch[:, : self._filled], weight)
+        weight = 1.0 - (1.0 - BATCH_WEIGHT) ** (len(self._batch) / BATCH)
+        self._local = self._model.take(np.array(self._batch).T, weight)
         self._point(self._last.at_s)
         observation = self._observe(pods, churning, dt_s=self._since_update_s)
         self._estimated = self._estimator.update(observation)
         self._decay_peak(self._estimated.filtered_pods)
-        self._filled = 0
+        self._batch.clear()
         self._since_update_s = 0.0
         return self._state(observation, self._estimated)
 
@@ -179,7 +180,7 @@ class Pipeline:
         if self._by_class is None:
             return False
         # A node takes Pods from its agent's first reading on.
-        return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._by_class.eager)
+        return self.samples == 1 or (len(self._batch) >= EAGER_SAMPLES and self._by_class.eager)
 
     def _point(self, now_s: float) -> None:
         assert self._local is not None
@@ -193,12 +194,11 @@ class Pipeline:
         self._is_pointing = any(self._direction.tolist())
 
     def _observe(self, pods: int, churning: bool, *, dt_s: float) -> base.Observation:
-        assert self._usage is not None
-        node = self._config.node
-        level, _ = signal.capacity_signal(self._usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
+        node, usage = self._config.node, np.array(self._usage)
+        level, _ = signal.capacity_signal(usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
         return base.Observation(
             dt_s=dt_s,
-            y=self._usage,
+            y=usage,
             gains=self._filter.last_gain,
             pods=pods,
             # A model without usage has no direction: the scalar estimators must not learn the cap as a baseline.

@@ -5,7 +5,7 @@ for "memory"). Only workload Pods are counted: those of DaemonSets and static on
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -123,7 +123,7 @@ class CapacityEstimate(NamedTuple):
 class Estimator(Protocol):
     """Learns a node's baseline and the cost of a Pod. It has no clock: each call brings the time."""
 
-    def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
+    def tick(self, sample_y: Sequence[float], gains: Sequence[float], pods: int, dt_s: float) -> None:
         """Filter the Pod count as telemetry is filtered, at each sample, if the estimator needs that."""
         ...
 
@@ -157,16 +157,28 @@ class ByClass(Protocol):
 def usage(y: arrays.Array) -> tuple[list[float], bool]:
     """Return (usages clipped to [0, 1], whether all were finite); one that is not finite counts as full."""
     values: list[float] = y.tolist()
+    for value in values:
+        if not 0.0 <= value <= 1.0:
+            break
+    else:
+        return values, True
     whole = all(map(math.isfinite, values))
     return [min(max(value, 0.0), 1.0) if math.isfinite(value) else 1.0 for value in values], whole
 
 
-def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
+def steps(gains: Sequence[float], dimensions: int) -> Sequence[float] | None:
     """Return the filter's gains, one per dimension, clipped to [0, 1]; None if they are not valid gains."""
-    found: list[float] = gains.tolist()
-    if len(found) != dimensions or not all(map(math.isfinite, found)):
+    if len(gains) != dimensions:
         return None
-    return [gain if 0.0 <= gain <= 1.0 else float(gain > 0.0) for gain in found]
+    for gain in gains:
+        if not 0.0 <= gain <= 1.0:
+            break
+    else:
+        # At every sample.
+        return gains
+    if not all(map(math.isfinite, gains)):
+        return None
+    return [min(max(gain, 0.0), 1.0) for gain in gains]
 
 
 def elapsed(dt_s: float) -> float:

@@ -69,7 +69,7 @@ def fit(
 
 def is_guarded(usages: Sequence[float]) -> bool:
     """Return whether a usage is so high that even a node without Pods takes none."""
-    return any(usage >= signal.GUARD for usage in usages)
+    return max(usages) >= signal.GUARD
 
 
 def mode(*, full: bool, measured: bool, ahead_pods: float) -> base.Mode:
@@ -97,12 +97,13 @@ class FullShare:
         self._full_from = full_from
         self._shares = [0.0] * dimensions
 
-    def tick(self, samples: list[float], gains: list[float]) -> None:
+    def tick(self, samples: Sequence[float], gains: Sequence[float]) -> None:
         """Advance by one sample with the filter's gains in [0, 1]; a sample that is not finite counts as full."""
-        shares = self._shares
-        for index, (sample, gain) in enumerate(zip(samples, gains, strict=True)):
-            full = 0.0 if sample < self._full_from else 1.0
-            shares[index] += gain * (full - shares[index])
+        shares, full_from = self._shares, self._full_from
+        for index, sample in enumerate(samples):
+            full = 0.0 if sample < full_from else 1.0
+            if full != shares[index]:
+                shares[index] += gains[index] * (full - shares[index])
 
     def full(self, usages: list[float]) -> list[bool]:
         """Return for each filtered usage (d,) whether the true value may be higher."""

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import messages, names
-from carico_core.numerics import arrays
 from carico_core.numerics.estimators import base
 from carico_core.numerics.estimators.footprint import (
     admission,
@@ -84,7 +83,7 @@ class Footprint:
         for dim, each in zip(self._config.dims, self._costs, strict=True):
             each.use_peers(self._cluster.of_others(model.evidence, dim))
 
-    def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
+    def tick(self, sample_y: Sequence[float], gains: Sequence[float], pods: int, dt_s: float) -> None:
         """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains."""
         steps = base.steps(gains, len(self._config.dims))
         if steps is None:
@@ -94,8 +93,7 @@ class Footprint:
         if self._pods.count(pods):
             self._hold()
             self._trial.changed()
-        samples: list[float] = sample_y.tolist()
-        self._full.tick(samples, steps)
+        self._full.tick(sample_y, steps)
         self._pods.tick(steps, elapsed_s)
         self._ticked = True
 
@@ -103,7 +101,7 @@ class Footprint:
         """Return the estimate after learning from one more second."""
         usages, whole = base.usage(observation.y)
         if not self._ticked:
-            self.tick(observation.y, observation.gains, observation.pods, observation.dt_s)
+            self.tick(observation.y.tolist(), observation.gains.tolist(), observation.pods, observation.dt_s)
         self._ticked = False
         if whole:
             self._learn(usages, base.elapsed(observation.dt_s))
@@ -118,18 +116,19 @@ class Footprint:
         counted = self._pods.counted(observation.pods)
         dims = self._config.dims
         full = self._full.full(usages)
+        lives_s = self._pods.longest_lives_s()
         headroom = [
-            self._headroom(index, usage, counted, full=end)
+            self._headroom(index, usage, counted, lives_s, full=end)
             for index, (usage, end) in enumerate(zip(usages, full, strict=True))
         ]
-        plus = self._cost_plus(headroom)
+        plus = self._cost_plus(headroom, lives_s)
         typical = self._typical_cost(plus)
         limit = self._limit(observation.peak_pods_per_core)
         pods = float(sum(counted.values()))
         found = admission.fit(headroom, typical, pods=pods, most_pods=limit, closed=admission.is_guarded(usages))
         by_class = self._pods.shown(self._counted_in)
         shown = sum(by_class.values())
-        spreads = [self._mean_cost(each, by_class, shown) for each in self._costs]
+        spreads = [self._mean_cost(each, by_class, shown, lives_s) for each in self._costs]
         # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
         sds = [
             math.hypot(each.noise, found.capacity * spread) / cost_plus
@@ -148,7 +147,7 @@ class Footprint:
             headroom=dict(zip(dims, headroom, strict=True)),
             cost_plus={name: dict(zip(dims, costs, strict=True)) for name, costs in plus.items()},
             limit=limit,
-            evidence=self._evidence(counted) or None,
+            evidence=self._evidence(counted, lives_s) or None,
             class_pods=dict(counted),
             lifetimes_s=self._pods.lifetimes.means_s() or None,
             guessed=frozenset(name for name, count in counted.items() if count and not self._is_measured(name)),
@@ -166,7 +165,9 @@ class Footprint:
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown(self._counted_in).values()))
 
-    def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
+    def _headroom(
+        self, index: int, usage: float, counted: Mapping[str, int], lives_s: Mapping[str, float], *, full: bool
+    ) -> float:
         """Return H = ceiling S - now - growth."""
         each = self._costs[index]
         scale = each.facts.scale
@@ -187,17 +188,20 @@ class Footprint:
         now = max(now, min(level, each.floor))
         headroom = self._ceilings[index] * scale - now
         for name, parts in by_part.items():
-            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._pods.lifetimes.longest_s(name))
+            headroom -= each.left_to_grow(name, parts, float(counted[name]), _life_s(name, lives_s))
         return headroom
 
-    def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
+    def _cost_plus(self, headroom: Sequence[float], lives_s: Mapping[str, float]) -> dict[str, list[float]]:
         """Return c+ per class and dimension: of the classes here, of those that peers measured, and of a new one."""
-        held = self._pods.classes
-        names = [*held, *(name for name in self._cluster.classes if name not in held), messages.NEW_CLASS]
-        return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
+        others = [name for name in self._cluster.classes if name not in lives_s]
+        names = [*lives_s, *others, messages.NEW_CLASS]
+        return {
+            name: [self._plus(index, name, _life_s(name, lives_s), room) for index, room in enumerate(headroom)]
+            for name in names
+        }
 
-    def _plus(self, index: int, name: str, room: float) -> float:
-        each, life_s = self._costs[index], self._pods.lifetimes.longest_s(name)
+    def _plus(self, index: int, name: str, life_s: float, room: float) -> float:
+        each = self._costs[index]
         plus = each.plus(name, life_s, self._constants.risk_sd)
         half = admission.FROM * self._ceilings[index] * each.facts.scale
         if plus <= half or room < half:
@@ -221,7 +225,7 @@ class Footprint:
         if total <= 0.0:
             return plus[messages.NEW_CLASS]
         return [
-            sum(weight * plus[name][index] for name, weight in known.items()) / total
+            sum([weight * plus[name][index] for name, weight in known.items()]) / total
             for index in range(len(self._costs))
         ]
 
@@ -234,24 +238,26 @@ class Footprint:
             unknown_per_core=self._constants.unknown_per_core,
         )
 
-    def _mean_cost(self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float) -> base.Spread:
+    def _mean_cost(
+        self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float, lives_s: Mapping[str, float]
+    ) -> base.Spread:
         """Return (mean, sd) of the mean cost of the Pods that show on this node; of a new class if none shows."""
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, growth.UNKNOWN_LIFE_S)
         if len(shown) == 1:
             # The usual case, at every estimate: no sums of one term.
             (name,) = shown
-            return each.cost(name, self._pods.lifetimes.longest_s(name))
-        parts = [
-            (count / total, each.cost(name, self._pods.lifetimes.longest_s(name))) for name, count in shown.items()
-        ]
+            return each.cost(name, lives_s[name])
+        parts = [(count / total, each.cost(name, lives_s[name])) for name, count in shown.items()]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
-    def _evidence(self, counted: Mapping[str, int]) -> dict[str, dict[str, base.Evidence]]:
+    def _evidence(
+        self, counted: Mapping[str, int], lives_s: Mapping[str, float]
+    ) -> dict[str, dict[str, base.Evidence]]:
         found: dict[str, dict[str, base.Evidence]] = {}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
-            for name in self._pods.classes:
-                evidence = self._evidence_of(each, name)
+            for name, life_s in lives_s.items():
+                evidence = self._evidence_of(each, name, life_s)
                 if evidence is not None:
                     found.setdefault(name, {})[dim] = evidence
         if len(found) <= messages.REPORTED_MOST:
@@ -260,10 +266,15 @@ class Footprint:
         kept = names.largest({name: counted.get(name, 0) for name in found}, messages.REPORTED_MOST)
         return {name: found[name] for name in kept}
 
-    def _evidence_of(self, each: class_costs.ClassCosts, name: str) -> base.Evidence | None:
+    def _evidence_of(self, each: class_costs.ClassCosts, name: str, life_s: float) -> base.Evidence | None:
         known = self._pods.lifetimes
         if not each.grows or known.is_known(name):
-            return each.evidence(name, known.longest_s(name))
+            return each.evidence(name, life_s)
         # Other nodes take evidence for the whole cost, and a Pod's beginning says little about that.
         oldest_s = max(known.ages_s(name), default=0.0)
         return each.standing_evidence(name, oldest_s) if oldest_s >= STOOD_S else None
+
+
+def _life_s(name: str, lives_s: Mapping[str, float]) -> float:
+    """Return the longest life of a class; of one that has not run here it is not known."""
+    return lives_s.get(name, growth.UNKNOWN_LIFE_S)

@@ -38,7 +38,7 @@ class FilteredCount:
         """Return x of one dimension."""
         return self._values[index]
 
-    def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
+    def tick(self, gains: Sequence[float], pods: float, dt_s: float) -> None:
         """Advance by one sample with the filter's gains in [0, 1]; the first count passes unfiltered."""
         before = self._pods
         if before < 0.0:
@@ -259,7 +259,7 @@ class Population:
         """Return the running Pods by class; `pods` of one class if classes are not known."""
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
-    def tick(self, gains: list[float], dt_s: float) -> None:
+    def tick(self, gains: Sequence[float], dt_s: float) -> None:
         """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains in [0, 1]."""
         for name, count in self._classes.items():
             count.tick(gains, float(self._counts[name]), dt_s)
@@ -267,6 +267,10 @@ class Population:
         self.lifetimes.tick(dt_s)
         self._new_s += dt_s
         self._ticked_once = True
+
+    def longest_lives_s(self) -> dict[str, float]:
+        """Return the longest of the last lifetimes of each class (`Lifetimes.longest_s`)."""
+        return {name: self.lifetimes.longest_s(name) for name in self._classes}
 
     def shown(self, index: int) -> dict[str, float]:
         """Return the Pods of each class as the usage of a dimension shows them."""
@@ -291,7 +295,7 @@ class Population:
             self._classes.move_to_end(name)
         self._drop_least_recent()
 
-    def _age(self, gains: list[float]) -> None:
+    def _age(self, gains: Sequence[float]) -> None:
         """Filter the Pods by age in each growing dimension."""
         for index, filtered in self._profiles.items():
             gain = gains[index]
