@@ -238,16 +238,25 @@ def test_a_node_that_joins_during_the_search_does_not_end_it() -> None:
     objects.run_fast(main())
 
 
-def test_a_search_for_a_gang_begins_with_all_nodes_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "EXAMINED_MAX", 0)
+def test_a_search_for_a_gang_comes_to_all_nodes_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its Pods began anew in each round, and looked at few nodes of a large cluster."""
+    monkeypatch.setattr(search, "EXAMINED_MAX", 2)
 
     async def main() -> None:
-        made = await filled(2, 6)
-        made.gang("train", 4, spec={"priority": 10})
-        for _ in range(20):
-            await asyncio.sleep(0.13)
-            await made.engines[0].preemptor.round()
-            assert made.engines[0].preemptor._search.unseen == {}
+        made = await filled(12, 36)
+        found = made.engines[0].preemptor._search
+        on_slot, examined = found.on_slot, []
+
+        def measured(slot: int, *of: Any) -> victims.Choice | None:
+            examined.append(slot)
+            return on_slot(slot, *of) if slot in (3, 9) else None
+
+        monkeypatch.setattr(found, "on_slot", measured)
+        made.gang("train", 6, spec={"priority": 10})
+        await asyncio.sleep(20.0)
+        assert len(made.running("train")) == 6
+        assert made.deleted() == 6
+        assert len([slot for slot in examined if slot not in (3, 9)]) <= 12, "none is examined twice in vain"
         await made.stop()
 
     objects.run_fast(main())

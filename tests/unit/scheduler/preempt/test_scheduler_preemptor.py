@@ -531,7 +531,7 @@ def test_a_search_that_finds_nothing_continues_in_the_next_round(monkeypatch: py
         made.create_pod("high", priority=10)
         await asyncio.sleep(3.4)
         assert sorted(examined) == list(range(7))
-        assert not one._search.unseen
+        assert not one._search.stopped
         # The whole search is over: the next begins after a while.
         await asyncio.sleep(3.0)
         assert len(examined) == 7

@@ -131,7 +131,7 @@ class Preemptor:
         kind = search.AlikePods(waiting.demand, waiting.pod.priority)
         within = None if gang is None else next(self._domains(gang), None)
         choice = await self._search.choose(waiting, kind, within=within)
-        if choice is None and kind not in self._search.unseen:
+        if choice is None and kind not in self._search.stopped:
             self._clear_stale(waiting, kind, within, term)
             return AGAIN_S
         if choice is None or not (choice.victims or choice.awaited):
@@ -183,7 +183,7 @@ class Preemptor:
                 return None
             for each in made:
                 self._state.nominations.drop(each)
-            is_over &= not is_whole
+            is_over &= not is_whole and self._search.stopped.isdisjoint(_kinds(members))
         return AGAIN_S if is_over else evictor.EVERY_S
 
     async def _nominate_all(
@@ -191,6 +191,7 @@ class Preemptor:
     ) -> list[nominations.Nomination]:
         """Hold room for these Pods, one after another, as long as some node would give way; nothing is evicted yet."""
         made: list[nominations.Nomination] = []
+        self._search.stopped -= _kinds(members)
         for waiting in members:
             kind = search.AlikePods(waiting.demand, waiting.pod.priority)
             choice = await self._search.choose(waiting, kind, within=within)
@@ -287,6 +288,10 @@ class Preemptor:
             awaited=[each.key for each in nomination.victims if each.deleting],
         )  # fmt: skip
         self._evictor.start(nomination, term)
+
+
+def _kinds(members: Iterable[queues.Waiting]) -> set[search.AlikePods]:
+    return {search.AlikePods(each.demand, each.pod.priority) for each in members}
 
 
 def _turn_of(demand: demands.Demand, priority: int) -> search.AlikePods:

@@ -57,13 +57,16 @@ class Search:
         self._clock = clock
         self._rng = rng
         self._cycle = cycles.Cycle(state.fleet.policy)
-        # The nodes that a search which has found nothing so far has not examined.
-        self.unseen: dict[AlikePods, list[int]] = {}
+        # Nodes that were examined without result by a search that is not over, for one Pod or several of a gang.
+        self._in_vain: dict[AlikePods, set[int]] = {}
+        # The kinds whose last search stopped before it had examined all nodes.
+        self.stopped: set[AlikePods] = set()
 
     def keep(self, kinds: Iterable[AlikePods]) -> None:
         """Forget the searches for all other kinds."""
         wanted = set(kinds)
-        self.unseen = {kind: slots for kind, slots in self.unseen.items() if kind in wanted}
+        self._in_vain = {kind: slots for kind, slots in self._in_vain.items() if kind in wanted}
+        self.stopped &= wanted
 
     async def choose(
         self, waiting: queues.Waiting, kind: AlikePods, *, within: Within | None = None
@@ -87,23 +90,34 @@ class Search:
         if nominated is not None and allowed[nominated]:
             # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
             order.insert(0, nominated)
+        best = await self._examined(order, kind, scores)
+        return best if best is None or not best.victims else self._as_of_now(best.node, kind, within)
+
+    async def _examined(
+        self, order: Iterable[int], kind: AlikePods, scores: cycle_scores.Scores
+    ) -> victims.Choice | None:  # fmt: skip
+        """Return the node that loses least, as it was examined; None if there is none, or the search has stopped."""
+        self.stopped.discard(kind)
+        in_vain = self._in_vain.setdefault(kind, set())
         found: list[victims.Choice] = []
         for examined, slot in enumerate(order):
             if examined >= EXAMINED_MAX and not found:
-                # The Pods of a gang are searched for one after another, each from its own beginning.
-                if kind.demand.gang is None:
-                    self.unseen[kind] = order[examined:]
+                self.stopped.add(kind)
                 return None
             choice = self.on_slot(slot, kind, scores)
-            if choice is not None and not choice.victims:
-                return choice
-            if choice is not None:
+            if choice is None:
+                # Where others have been nominated it may be otherwise without them: those of a gang are taken back.
+                if not self._nominated(slot):
+                    in_vain.add(slot)
+            else:
                 found.append(choice)
-                if _is_enough(found) or _is_least(choice, self._state.placements.lowest_priority()):
+                if not choice.victims or _is_enough(found) or self._is_least(choice):
                     break
             await asyncio.sleep(0)
-        best = victims.best_of(found)
-        return None if best is None else self._as_of_now(best.node, kind, within)
+        if not found or kind.demand.gang is None:
+            # For the next Pod of a gang the same nodes need not be examined.
+            self._in_vain.pop(kind, None)
+        return victims.best_of(found)
 
     def _allowed(self, scores: cycle_scores.Scores, within: Within | None) -> snapshot.Bools:
         """Return the nodes that could take the Pod if others left them."""
@@ -125,9 +139,7 @@ class Search:
             if slot is not None:
                 mask[slot] = True
         mask &= allowed
-        unseen = self.unseen.pop(kind, None)
-        if unseen is not None:
-            return [slot for slot in unseen if mask[slot]]
+        mask[list(self._in_vain.get(kind, ()))] = False
         slots: list[int] = mask.nonzero()[0].tolist()
         # As in kube-scheduler, each search begins elsewhere.
         start = self._rng.randrange(len(slots)) if slots else 0
@@ -208,6 +220,16 @@ class Search:
             self._state.nominations.evicting(self._state.node_of), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
 
+    def _nominated(self, slot: int) -> Sequence[nominations.Nomination]:
+        """Return the nominations on a node."""
+        node = self.view().nodes[slot]
+        return () if node is None else self._state.nominations.on(node.name)
+
+    def _is_least(self, choice: victims.Choice) -> bool:
+        """Return True if no node can lose less: one Pod of the lowest priority, and no budget is violated."""
+        lowest = self._state.placements.lowest_priority()
+        return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]
+
     def _must_stay(self, pod: cluster.Pod, kind: AlikePods) -> bool:
         """Return True if a Pod does not end, is still being bound, or is of the same gang."""
         gang = kind.demand.gang
@@ -250,8 +272,3 @@ def _is_before(turn: queue_turns.Turn | cycles.Nominee, kind: AlikePods) -> bool
 def _is_enough(found: Sequence[victims.Choice]) -> bool:
     """Return True if these are candidates enough to choose among."""
     return len(found) >= CANDIDATES_MAX and any(not each.violations for each in found)
-
-
-def _is_least(choice: victims.Choice, lowest: int | None) -> bool:
-    """Return True if no node can lose less: one Pod of the lowest priority, and no budget is violated."""
-    return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]
