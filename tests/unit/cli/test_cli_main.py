@@ -238,6 +238,7 @@ READS_SIGNALS = {"msgspec", "carico_core.domain.messages", "carico_core.runtime.
     [
         ("carico_cli.clusters.listing", SLOW_TO_IMPORT | READS_SIGNALS | {"nats"}),
         ("carico_cli.explain.command", SLOW_TO_IMPORT | READS_SIGNALS),
+        ("carico_cli.clusters.lifecycle", {"numpy", "msgspec", "aiohttp", "carico_core.domain.messages"}),
         ("carico_cli.clusters.status, carico_cli.live.reader, carico_core.runtime.kube.api_client", SLOW_TO_IMPORT),
     ],
 )

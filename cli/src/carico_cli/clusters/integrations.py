@@ -16,7 +16,6 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.shell import settings
 from carico_core.domain import errors
-from carico_core.wire import messages as wire
 from carico_core.wire import roles
 from carico_local import private_files
 from carico_local.cluster import folders, state
@@ -132,6 +131,9 @@ def _context_path(environ: Mapping[str, str], cluster: str) -> pathlib.Path:
 @click.command("decode")
 def decode() -> None:
     """Print a message of carico.v1.model as JSON: nats sub carico.v1.model --translate "carico decode"."""
+    # Imported here: other commands use this module, too, and decode nothing.
+    from carico_core.wire import messages as wire
+
     payload = sys.stdin.buffer.read()
     try:
         click.echo(wire.model_as_json(wire.decode_model(payload)))

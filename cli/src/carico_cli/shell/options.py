@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from carico_core.numerics import estimators
-from carico_core.numerics.estimators import base
 from carico_local.cluster import plan as plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,12 +25,16 @@ class Estimators(click.Choice[str]):
     """Names of estimators; that of a removed one is refused with what replaces it."""
 
     def __init__(self) -> None:
-        super().__init__(sorted(estimators.ESTIMATORS))
+        super().__init__(plans.ESTIMATORS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
-        if value in estimators.GONE:
-            self.fail(f"{value!r} was removed: {estimators.GONE[value]}", param, ctx)
+        if value not in self.choices:
+            # Imported here: it imports numpy.
+            from carico_core.numerics import estimators
+
+            if value in estimators.GONE:
+                self.fail(f"{value!r} was removed: {estimators.GONE[value]}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -87,11 +89,11 @@ _CLUSTER: tuple[Callable[[Any], Any], ...] = (
         help="Real CPUs for each emulated core.",
     ),
     click.option(
-        "--estimator", type=Estimators(), help=f"How agents estimate capacity (default: {estimators.DEFAULT})."
+        "--estimator", type=Estimators(), help=f"How agents estimate capacity (default: {plans.DEFAULT_ESTIMATOR})."
     ),
     click.option(
         "--ceiling", "ceiling_cpu", type=float,
-        help=f"Share of the CPU up to which a node takes Pods, 0.05 to 1 (default: {base.DEFAULT_CEILING['cpu']:g}).",
+        help=f"Share of the CPU up to which a node takes Pods, 0.05 to 1 (default: {plans.DEFAULT_CEILING_CPU:g}).",
     ),
     click.option(
         "--merge", type=click.Choice(plans.MERGES),

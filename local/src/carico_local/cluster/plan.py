@@ -23,6 +23,9 @@ NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 # etcd, API server, controllers and scheduler of Kubernetes besides ours (measured: 0.5 GB).
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
+# Those of the agents (a test compares them), from where commands would import numpy, too: a fifth of their CPU time.
+ESTIMATORS, DEFAULT_ESTIMATOR = ("delta", "dual", "footprint", "joint"), "footprint"
+DEFAULT_CEILING_CPU = 0.77
 MERGES = ("round", "sequential")
 SHARINGS = ("leader", "shared")
 # auto: cgroups where they are writable, else plain processes; none: plain processes.
@@ -213,11 +216,7 @@ def _check(options: Options) -> None:
     for flag, got, lowest, highest in bounds:
         if got is not None and not lowest <= got <= highest:
             raise errors.SettingsError(f"{flag}: got {got:g}, expected {lowest:g} to {highest:g}")
-    if options.estimator is not None:
-        # Imported here: most commands only read plans, and it takes as long as a tenth of them.
-        from carico_core.numerics import estimators
-
-        _check_choice("--estimator", options.estimator, tuple(sorted(estimators.ESTIMATORS)))
+    _check_choice("--estimator", options.estimator, ESTIMATORS)
     _check_choice("--merge", options.merge, MERGES)
     _check_choice("--sharing", options.sharing, SHARINGS)
     _check_choice("--node-cgroups", options.node_cgroups, NODE_CGROUPS)

@@ -5,6 +5,8 @@ import pathlib
 import pytest
 
 from carico_core.domain import errors
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_local.cluster import machine, plan, processes
 
 GIB = 2**30
@@ -24,6 +26,11 @@ def on(cpus: float = 2.0, memory_gib: float = 20.0) -> machine.Machine:
 )
 def test_nodes_follow_the_processors_between_two_and_sixteen(cpus: float, nodes: int) -> None:
     assert plan.make_plan(plan.Options(), on(cpus, 100)).nodes == nodes
+
+
+def test_the_agents_choices_are_named_as_the_agents_know_them() -> None:
+    assert tuple(sorted(estimators.ESTIMATORS)) == plan.ESTIMATORS
+    assert (estimators.DEFAULT, base.DEFAULT_CEILING["cpu"]) == (plan.DEFAULT_ESTIMATOR, plan.DEFAULT_CEILING_CPU)
 
 
 def test_memory_of_a_node_is_scaled() -> None:
