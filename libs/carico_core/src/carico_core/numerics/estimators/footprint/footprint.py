@@ -188,16 +188,17 @@ class Footprint:
         now = max(now, min(level, each.floor))
         headroom = self._ceilings[index] * scale - now
         for name, parts in by_part.items():
-            headroom -= each.left_to_grow(name, parts, float(counted[name]), _life_s(name, lives_s))
+            life_s = lives_s.get(name, growth.UNKNOWN_LIFE_S)
+            headroom -= each.left_to_grow(name, parts, float(counted[name]), life_s)
         return headroom
 
     def _cost_plus(self, headroom: Sequence[float], lives_s: Mapping[str, float]) -> dict[str, list[float]]:
         """Return c+ per class and dimension: of the classes here, of those that peers measured, and of a new one."""
         others = [name for name in self._cluster.classes if name not in lives_s]
-        names = [*lives_s, *others, messages.NEW_CLASS]
+        all_s = {**lives_s, **dict.fromkeys((*others, messages.NEW_CLASS), growth.UNKNOWN_LIFE_S)}
         return {
-            name: [self._plus(index, name, _life_s(name, lives_s), room) for index, room in enumerate(headroom)]
-            for name in names
+            name: [self._plus(index, name, life_s, room) for index, room in enumerate(headroom)]
+            for name, life_s in all_s.items()
         }
 
     def _plus(self, index: int, name: str, life_s: float, room: float) -> float:
@@ -273,8 +274,3 @@ class Footprint:
         # Other nodes take evidence for the whole cost, and a Pod's beginning says little about that.
         oldest_s = max(known.ages_s(name), default=0.0)
         return each.standing_evidence(name, oldest_s) if oldest_s >= STOOD_S else None
-
-
-def _life_s(name: str, lives_s: Mapping[str, float]) -> float:
-    """Return the longest life of a class; of one that has not run here it is not known."""
-    return lives_s.get(name, growth.UNKNOWN_LIFE_S)

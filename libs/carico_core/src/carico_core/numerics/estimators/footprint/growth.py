@@ -8,11 +8,12 @@ Plain numbers: with eight parts, numpy's overhead exceeds the arithmetic. Sums o
 the last, as numpy's do up to eight (a test checks that), so both give the same bits.
 """
 
+import bisect
 import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,32 +29,34 @@ EDGES_S = (0.0, *(FIRST_S * 2.0**index for index in range(SEGMENTS - 1)))
 WIDTHS_S = (FIRST_S, *EDGES_S[1:])
 # One part for what is held at once, and one for each segment.
 PARTS = 1 + len(EDGES_S)
-# With the time before the first segment, in which only the first part counts.
-_LAST_FIRST = (*zip(reversed(EDGES_S), reversed(WIDTHS_S), strict=True), (-math.inf, 1.0))
+# Edge and width by part: before the first segment only the first part counts.
+_BY_PART = ((-math.inf, 1.0), *zip(EDGES_S, WIDTHS_S, strict=True))
 
 
-def behind(ages_s: Iterable[float]) -> list[float]:
+def behind(ages_s: Sequence[float]) -> list[float]:
     """Return the parts (PARTS,) of Pods of these ages, oldest first: their number, and how much of each segment passed.
 
     >>> behind([3.0, 0.5])
     [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
     """
-    # From the last segment backwards: older Pods are in a Pod's segment as well, or have passed it.
-    segments = iter(_LAST_FIRST)
-    edge_s, width_s = next(segments)
-    found: list[float] = []
+    found = [0.0] * PARTS
+    if not ages_s:
+        return found
+    # From the oldest Pod's segment backwards: older Pods are in a Pod's segment as well, or have passed it.
+    index = bisect.bisect_left(EDGES_S, ages_s[0])
+    edge_s, width_s = _BY_PART[index]
     count = part = 0.0
     for age_s in ages_s:
         while age_s <= edge_s:
-            found.append(part)
-            edge_s, width_s = next(segments)
+            found[index] = part
+            index -= 1
+            edge_s, width_s = _BY_PART[index]
             part = count
         part += (age_s - edge_s) / width_s
         count += 1.0
-    found.append(part)
-    found += [count] * (PARTS - len(found))
-    found[-1] = count
-    found.reverse()
+    found[index] = part
+    found[:index] = [count] * index
+    found[0] = count
     return found
 
 
