@@ -52,7 +52,7 @@ class ReschedulerSettings:
     )  # fmt: skip
     search_s: float = settings.setting(
         1.0, help="time of a search, on one core", unit="s", minimum=0.01, maximum=60.0,
-        why="each plan costs as much of a core at most; some hundred Pods need less",
+        why="each plan costs as much of a core at most; some dozen Pods need less",
     )  # fmt: skip
     least_age_s: float = settings.setting(
         600.0, help="least age of a Pod that may move", unit="s", minimum=0.0, maximum=86400.0,

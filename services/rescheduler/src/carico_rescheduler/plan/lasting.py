@@ -15,8 +15,8 @@ from carico_core.numerics.rescheduling.containers import gains, model
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
 
-# Rounds before this one by whose readings a plan must pay: in a cluster with all cores in use and readings that vary by
-# 5 %, one of eight plans that lose does so by one of them, and none by all three.
+# Rounds before this one by whose readings a plan must pay. In a cluster with all cores in use and readings that vary by
+# 5 %, four of seven plans that in truth lose do so by one of them, and none of five by all three.
 ROUNDS = 3
 # Older ones are of another load.
 AGE_MOST_S = 240.0
