@@ -3,6 +3,7 @@
 `python -m bench scheduler`. Times are CPU time, which other work on the machine changes little.
 """
 
+import dataclasses
 import random
 import statistics
 import time
@@ -16,7 +17,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.intake import advertisements
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations
-from carico_scheduler.rules import policy
+from carico_scheduler.rules import default_spread, policy
 from carico_scheduler.state import state
 
 # (what, value, unit, target in words or empty): see bench/__main__.py.
@@ -42,11 +43,30 @@ def _decisions(repetitions: int) -> list[Row]:
         node = _node(index)
         nodes.put_node(node, reservations.Load())
         nodes.put_advertisement(_advertisement(node.name, 1, rng), NOW_S)
-    source = queue.Queue(rng)
-    needed = repetitions * (BATCH + 1) + 2 * BATCH
-    for index in range(needed):
-        source.offer(_pod(index), NOW_S)
     cycles = cycle.Cycle(nodes.policy)
+    alone_us, together_us = _cycle_us(cycles, nodes, _pod, repetitions)
+    spread_us = _spread_us(cycles, nodes, repetitions)
+    by_default_us, _ = _cycle_us(cycles, nodes, _replica, max(repetitions // 5, 1))
+    soft = cluster.Taint(key="soft", value="", effect="PreferNoSchedule")
+    nodes.put_node(dataclasses.replace(_node(1), taints=(soft,)), reservations.Load())
+    soft_alone_us, soft_together_us = _cycle_us(cycles, nodes, _pod, repetitions)
+    return [
+        (f"one decision at {NODES} nodes, in cycles of {BATCH} Pods", together_us, "us", "at most 50"),
+        (f"one cycle of a single Pod at {NODES} nodes", alone_us, "us", "at most 60"),
+        ("... if one node has a PreferNoSchedule taint", soft_alone_us, "us", ""),
+        (f"... in cycles of {BATCH} Pods, a decision", soft_together_us, "us", ""),
+        ("... if the Pod is spread by default", by_default_us, "us", ""),
+        (f"one decision at {NODES} nodes on a Pod with a zone spread and a host port", spread_us, "us", ""),
+    ]
+
+
+def _cycle_us(
+    cycles: cycle.Cycle, nodes: fleet.Fleet, pod: Callable[[int], cluster.Pod], repetitions: int
+) -> tuple[float, float]:
+    """One cycle of a single Pod, and one decision in cycles of BATCH."""
+    source = queue.Queue(random.Random(1))
+    for index in range(repetitions * (BATCH + 1) + BATCH):
+        source.offer(pod(index), NOW_S)
 
     def decide(most: int) -> None:
         placed = cycles.run(nodes.snapshot(NOW_S + 0.5), source, most=most).placed
@@ -54,13 +74,7 @@ def _decisions(repetitions: int) -> list[Row]:
 
     decide(BATCH)
     together_us = _median_us(lambda: decide(BATCH), repetitions) / BATCH
-    alone_us = _median_us(lambda: decide(1), repetitions)
-    spread_us = _spread_us(cycles, nodes, repetitions)
-    return [
-        (f"one decision at {NODES} nodes, in cycles of {BATCH} Pods", together_us, "us", "at most 50"),
-        (f"one cycle of a single Pod at {NODES} nodes", alone_us, "us", ""),
-        (f"one decision at {NODES} nodes on a Pod with a zone spread and a host port", spread_us, "us", ""),
-    ]
+    return _median_us(lambda: decide(1), repetitions), together_us
 
 
 def _spread_us(cycles: cycle.Cycle, nodes: fleet.Fleet, repetitions: int) -> float:
@@ -145,10 +159,20 @@ def _fail(subject: str, reason: str, detail: str) -> None:
 
 def _node(index: int) -> cluster.Node:
     return cluster.Node(
-        name=f"node-{index}", uid=f"node-uid-{index}", labels={"zone": f"z{index % 3}"},
-        taints=(),
+        name=f"node-{index}", uid=f"node-uid-{index}", taints=(),
+        labels={
+            "zone": f"z{index % 3}", "topology.kubernetes.io/zone": f"z{index % 3}",
+            "kubernetes.io/hostname": f"node-{index}",
+        },
         unschedulable=False, ready=True, deleting=False, allocatable_cores=4.0, allocatable_bytes=8e9, pod_limit=110,
     )  # fmt: skip
+
+
+def _replica(index: int) -> cluster.Pod:
+    """A Pod of a ReplicaSet, with the spread that such Pods have by default."""
+    owner = cluster.Owner(kind="ReplicaSet", name="web", uid="web")
+    pod = _pod(10**7 + index)._replace(labels={"app": "web"}, node_selector={}, owner=owner)
+    return pod._replace(constraints=default_spread.DefaultSpread(is_on=True).constraints_of(pod))
 
 
 def _pod(index: int, *, node_name: str | None = None, phase: str = "Pending") -> cluster.Pod:
