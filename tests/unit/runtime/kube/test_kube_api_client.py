@@ -1,13 +1,14 @@
 """The raw client: each answer has its error, tokens are renewed, slow and dead servers end in ApiUnavailable."""
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import test_utils, web
+from aiohttp import client_proto, test_utils, web
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import access as accesses
@@ -233,6 +234,44 @@ async def test_an_answer_that_breaks_off_is_unavailable(start: Start) -> None:
     with pytest.raises(errors.ApiUnavailable):
         async for _ in client.stream("GET", "/x"):
             pass
+
+
+async def test_what_comes_while_the_reader_of_a_stream_is_busy_does_not_wake_the_loop(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_busy, is_written = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first\n")
+        await is_busy.wait()
+        for _ in range(20):
+            await response.write(b"later\n")
+            await asyncio.sleep(0)
+        is_written.set()
+        return response
+
+    received: list[bytes] = []
+    take = client_proto.ResponseHandler.data_received
+
+    def note(self: client_proto.ResponseHandler, data: bytes) -> None:
+        # aiohttp itself calls this without data.
+        received.extend([data] if data else [])
+        take(self, data)
+
+    monkeypatch.setattr(client_proto.ResponseHandler, "data_received", note)
+    client = await start(answer)
+    async with asyncio.timeout(waiting.WAIT_S), contextlib.aclosing(client.stream("GET", "/x")) as stream:
+        found = await anext(stream)
+        before = len(received)
+        is_busy.set()
+        await is_written.wait()
+        assert len(received) == before
+        async for chunk in stream:
+            found += chunk
+        assert found == b"first\n" + 20 * b"later\n"
+        assert len(received) <= before + 3, "all of it, and the end of the answer"
 
 
 async def test_a_half_open_stream_ends(start: Start) -> None:

@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -135,7 +136,8 @@ class KubeClient:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of the answer as they arrive, until the server ends it.
 
-        Raises `ApiUnavailable` if the connection breaks, or nothing arrives for `idle_timeout_s`.
+        What comes while the reader does something else is left in the kernel, so that it is read at once. Raises
+        `ApiUnavailable` if the connection breaks, or nothing arrives for `idle_timeout_s`.
         """
         call = http_client.Call(method=method, path=path, params=params)
         start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else idle_timeout_s
@@ -147,7 +149,8 @@ class KubeClient:
                     chunk = await response.content.readany()
                 if not chunk:
                     return
-                yield chunk
+                with _left_unread(response):
+                    yield chunk
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None, options: list_watch.Options | None = None,
@@ -279,6 +282,37 @@ class _Observed:
             return
         code = str(self._statuses[-1]) if error is None else NO_ANSWER
         self._observe(self._call.verb, code, self._clock.monotonic_s() - self._began_s)
+
+
+@contextlib.contextmanager
+def _left_unread(response: "aiohttp.ClientResponse") -> Iterator[None]:
+    """Do not wake the loop for what arrives meanwhile, unless it is as much as is read at once.
+
+    A watch sends each event by itself. Each that wakes the loop takes as much CPU time as reading it, in TLS and in
+    aiohttp, also where both are told to pause (`pause_reading`): the transport below TLS reads on.
+    """
+    connection = response.connection
+    transport = None if connection is None else connection.transport
+    # None once the answer has ended.
+    used = None if transport is None else transport.get_extra_info("socket")
+    if used is None:
+        yield
+        return
+    _set_low_water(used, list_watch.READ_BYTES)
+    try:
+        yield
+    finally:
+        _set_low_water(used, 1)
+
+
+def _set_low_water(connection: socket.socket, low_bytes: int) -> None:
+    """Set how much must have arrived for a socket to count as readable; its end is reported in any case.
+
+    Wakes who waits if there is enough: https://man7.org/linux/man-pages/man7/socket.7.html (SO_RCVLOWAT).
+    """
+    with contextlib.suppress(OSError):
+        # It was closed in the meantime.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_bytes)
 
 
 def _abandon(response: "aiohttp.ClientResponse") -> None:

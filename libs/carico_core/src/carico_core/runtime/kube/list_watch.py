@@ -54,12 +54,12 @@ class Options:
     list_timeout_s: float = paged_lists.TIMEOUT_S
     backoff_first_s: float = 0.1
     backoff_most_s: float = 5.0
-    # After reading n events, later ones are left to gather for n ms, and for this long at most. To be woken for one
+    # After reading n events, later ones are left to gather for 2 n ms, and for this long at most. To be woken for one
     # event takes as much CPU time as to read it. Where events are seldom, each is read about as soon as it comes.
     gather_s: float = 0.0
 
 
-_GATHER_PER_EVENT_S = 0.001
+_GATHER_PER_EVENT_S = 0.002
 # After more than this there probably is still more: what a transport reads at once, and half of what aiohttp keeps.
 READ_BYTES = 64 * 1024
 DEFAULT_OPTIONS = Options()
