@@ -36,6 +36,18 @@ def test_a_claim_of_as_many_resources_as_a_pod_may_request_can_be_read() -> None
 
 
 @pytest.mark.parametrize(
+    ("other", "is_same"), [({"cores": 7.0}, True), ({"at_ns": 7}, False), ({"scheduler": "another"}, False)]
+)  # fmt: skip
+def test_a_claim_that_was_read_before_is_not_read_again(other: dict[str, object], is_same: bool) -> None:
+    payload, subject = wire.encode_claims(records.CLAIMS), subjects.claim(records.NODE)
+    first, *rest = wire.decode_claims(payload, subject=subject).claims
+    before = first._replace(**other)
+    found = wire.decode_claims(payload, subject=subject, known={before.uid: before}.get).claims
+    assert found[0] is before if is_same else found[0] == first
+    assert list(found[1:]) == rest
+
+
+@pytest.mark.parametrize(
     ("length", "least"), [(20, claim_messages.HELD_MAX), (40, 300), (names.SUBDOMAIN_MAX, 100)]
 )  # fmt: skip
 def test_a_heartbeat_states_the_first_of_more_room_than_it_can_hold(length: int, least: int) -> None:

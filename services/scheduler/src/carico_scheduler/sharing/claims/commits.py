@@ -12,6 +12,7 @@ after some losses the Pod waits before that (`queue.CHOICES_AT_ONCE`).
 import asyncio
 import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -312,12 +313,17 @@ def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.Nod
         # There is no such node, so that its claims count nowhere.
         return None
     try:
-        found = wire.decode_claims(kept.payload, subject=kept.subject)
+        found = decode(ledger, node, kept)
     except errors.MessageError:
         ledger.take_unreadable(node, kept.seq, now_s)
         return None
     ledger.take(node, kept.seq, found.claims, now_s)
     return found
+
+
+def decode(ledger: ledgers.Ledger, node: str, kept: buses.Kept) -> messages.NodeClaims:
+    """Return the claims of a message about a node. Raises `MessageError`."""
+    return wire.decode_claims(kept.payload, subject=kept.subject, known=functools.partial(ledger.find, node))
 
 
 def _lose(request: ClaimRequest, outcome: str, detail: str, rival: str | None = None) -> bool:

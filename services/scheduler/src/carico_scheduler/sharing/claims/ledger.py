@@ -111,7 +111,7 @@ class Ledger:
         known.seq, known.taken_s, known.unreadable_s = seq, now_s, None
         for claim in claims:
             held = before.pop(claim.uid, None)
-            if held is None or _identity(held.claim) != _identity(claim):
+            if held is None or (held.claim is not claim and _identity(held.claim) != _identity(claim)):
                 # Only a new one: most are of Pods that are bound, and stay for a lease.
                 held = self._open[node, claim.uid] = Held(
                     claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended

@@ -174,7 +174,7 @@ class Stream:
         """Take in what the stream has stored."""
         now_s, node = self._clock.monotonic_s(), subjects.node_of(kept.subject)
         try:
-            found = self._own(node, kept.payload) or wire.decode_claims(kept.payload, subject=kept.subject)
+            found = self._own(node, kept.payload) or commits.decode(self._ledger, node, kept)
         except errors.MessageError as error:
             self._on_drop(error.reason.value)
             self._ledger.take_unreadable(node, kept.seq, now_s)
