@@ -236,6 +236,38 @@ def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_servic
     assert max(services_on(10.0, policy.Policy(default_spread=False))) == 3
 
 
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(
+    # All Pods would fit on one node, unless it has no room at all; no node takes more than 64.
+    rooms=st.lists(st.sampled_from([0.0, 12.0, 30.0, 60.0]), min_size=2, max_size=6),
+    before=st.lists(st.integers(0, 3), min_size=6, max_size=6), replicas=st.integers(1, 8),
+)  # fmt: skip
+def test_a_node_gets_no_replica_while_it_has_more_than_twice_those_of_the_emptiest_and_one(
+    rooms: list[float], before: list[int], replicas: int
+) -> None:
+    """Whatever its room, as that of a node that has recovered, next to all nodes that have room."""
+    made = state.State(policy.Policy(), random.Random(0))
+    counts: dict[str, int] = {}
+    for index, (room, count) in enumerate(zip(rooms, before, strict=False)):
+        name = f"node-{index}"
+        made.put_node(objects.make_node(name, labels={"kubernetes.io/hostname": name}))
+        heard = node_state.Heard(advertisement=objects.make_advertisement(name, room), sampled_s=NOW_S)
+        made.put_advertisement(heard, NOW_S)
+        for number in range(count):
+            pod = objects.make_pod(f"web-{name}-{number}", owner=OWNER, labels=LABELS, node_name=name)
+            made.put_pod(pod, NOW_S)
+        if room:
+            counts[name] = count
+    for index in range(replicas):
+        made.put_pod(objects.make_pod(f"web-{index}", owner=OWNER, labels=LABELS), NOW_S)
+    outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
+    assert len(outcome.placed) == (replicas if counts else 0)
+    for each in outcome.placed:
+        chosen = each.row.node.name
+        assert counts[chosen] <= 2 * min(counts.values()) + 1
+        counts[chosen] += 1
+
+
 def test_a_profile_that_ignores_preferences_ignores_spreads() -> None:
     ignoring = policy.Policy(profiles={"carico": policy.Profile(lean=0.0)})
     assert services_on(60.0, ignoring) == [3, 3, 3]
