@@ -294,6 +294,31 @@ def test_while_binds_occupy_most_places_a_cycle_places_several_pods(monkeypatch:
     objects.run_fast(main())
 
 
+def test_the_end_of_a_bind_takes_no_turn_while_no_pod_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        made = world.World(room=1000.0)
+        made.pod_s = (1000.0, 1000.0)
+        one = made.engines[0]
+        await made.start(nodes=4)
+        await asyncio.sleep(3.0)
+        turns = []
+        step = one.step
+        monkeypatch.setattr(one, "step", lambda: turns.append(step()))
+        # Nor does any turn follow from an advertisement.
+        monkeypatch.setattr(one, "on_advertisement", lambda *_: None)
+        await asyncio.sleep(0.2)
+        turns.clear()
+        for index in range(50):
+            made.create_pod(f"pod-{index}")
+            await asyncio.sleep(0.03)
+        assert made.kube.binds.total() == 50
+        assert sum(each or 0 for each in turns) == 50
+        assert len(turns) <= 65, "one for each Pod, and heartbeats"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_advertisements_that_arrive_together_take_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         made = world.World()

@@ -70,7 +70,7 @@ class Engine:
         self._wake_due: asyncio.TimerHandle | None = None
         self.member = None if share is None else share(self)
         self.starter = starter.Starter(
-            parts, self.state, notices=notifier, member=self.member, term=self.term, wake=self._wake.set
+            parts, self.state, notices=notifier, member=self.member, term=self.term, wake=self.turn
         )
         self.binder = self.starter.binder
         self._cycle = cycles.Cycle(parts.policy) if self.member is None else _at_home(parts.policy, self.member)
@@ -159,13 +159,14 @@ class Engine:
         if self._wake.is_set():
             # Events come in batches, and each look at the term takes a few microseconds.
             return
-        # The end of a bind or a commit lets it turn as well, and each turn costs as much as reading an event.
+        # The end of a bind or a commit lets it turn as well.
         if self.state.queue.may_take(self._clock.monotonic_s()) and self._term_to_decide() is not None:
             self._wake.set()
 
     def turn(self) -> None:
-        """Let the decision loop turn once more."""
-        self._wake.set()
+        """Let the decision loop turn once more, if a Pod waits: each turn costs as much as reading an event."""
+        if len(self.state.queue):
+            self._wake.set()
 
     def wake(self) -> None:
         """Try every waiting Pod again."""
