@@ -51,6 +51,13 @@ def _heartbeat(name: str, record: messages.Heartbeat) -> Kind:
     )  # fmt: skip
 
 
+def _claims(name: str, record: messages.NodeClaims) -> Kind:
+    return Kind(
+        name=name, record=record, subject=subjects.claim(record.node), encode=wire.encode_claims,
+        decode=wire.decode_claims, is_json=True,
+    )  # fmt: skip
+
+
 def _partial(name: str, record: messages.Partial) -> Kind:
     return Kind(
         name=name, record=record, subject=subjects.partial(record.replica), encode=wire.encode_partial,
@@ -87,10 +94,8 @@ ALL = (
     _decision("decision-waiting", records.DECISION_WAITING),
     _decision("decision-shared", records.DECISION_SHARED),
     _decision("decision-named", records.DECISION_NAMED),
-    Kind(
-        name="claims", record=records.CLAIMS, subject=subjects.claim(records.NODE), encode=wire.encode_claims,
-        decode=wire.decode_claims, is_json=True,
-    ),
+    _claims("claims", records.CLAIMS),
+    _claims("claims-apart", records.CLAIMS_APART),
     _heartbeat("heartbeat", records.HEARTBEAT),
     _heartbeat("heartbeat-report", records.HEARTBEAT_REPORT),
     _heartbeat("heartbeat-corrections", records.HEARTBEAT_CORRECTIONS),

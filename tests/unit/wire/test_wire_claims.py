@@ -1,6 +1,7 @@
 """Claims: whatever a Pod contains, what a scheduler writes can be read by all others."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_claim_of_as_many_resources_as_a_pod_may_request_can_be_read() -> None
 @pytest.mark.parametrize(
     ("other", "is_same"), [({"cores": 7.0}, True), ({"at_ns": 7}, False), ({"scheduler": "another"}, False)]
 )  # fmt: skip
-def test_a_claim_that_was_read_before_is_not_read_again(other: dict[str, object], is_same: bool) -> None:
+def test_a_claim_that_was_read_before_is_not_read_again(other: dict[str, Any], is_same: bool) -> None:
     payload, subject = wire.encode_claims(records.CLAIMS), subjects.claim(records.NODE)
     first, *rest = wire.decode_claims(payload, subject=subject).claims
     before = first._replace(**other)

@@ -208,7 +208,8 @@ class Claim(NamedTuple):
     """Room on a node that a scheduler has claimed for a Pod before it binds it.
 
     `cores`, `size_bytes` and `others` are the Pod's requests. `at_ns`: when it was made, by the scheduler's wall clock;
-    it distinguishes claims of one Pod, and readers never compare it with a clock of their own.
+    it distinguishes claims of one Pod, and readers never compare it with a clock of their own. `apart`: the topology
+    keys of the Pod's required anti-affinity, for those who do not know the Pod yet.
     """
 
     uid: str
@@ -218,6 +219,7 @@ class Claim(NamedTuple):
     others: tuple[tuple[str, float], ...]
     scheduler: str
     at_ns: int
+    apart: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

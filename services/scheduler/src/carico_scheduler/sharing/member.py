@@ -63,6 +63,7 @@ class Member:
                 claims=self._claims, ledger=self.ledger, clock=parts.clock,
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
                 on_doubt=self._stream.doubt, on_set_back=self._stream.note_set_back, fits=self.rechecks.fits,
+                is_apart=self.rechecks.is_apart,
                 on_replace=lambda uid: self._own.keep(uid), header=self._header, count=self._count,
                 on_idle=parts.on_idle,
             )

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from carico_core.domain import messages
+from carico_core.domain import cluster, messages
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import record as records
 from carico_scheduler.sharing import corrections, tally
@@ -123,6 +123,7 @@ class OwnClaims:
         claim = messages.Claim(
             uid=pod.uid, pod_class=bind.waiting.demand.pod_class, cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._parts.clock.wall_ns(),
+            apart=_apart(pod),
         )  # fmt: skip
         self._made[bind] = claim
         try:
@@ -147,3 +148,9 @@ class OwnClaims:
         """Return the term of the Lease, on which a decision depends; -1 while another member has it."""
         term = self._parts.lease.term()
         return -1 if term is None else term
+
+
+def _apart(pod: cluster.Pod) -> tuple[str, ...]:
+    """Return the topology keys of a Pod's required anti-affinity."""
+    terms = () if pod.constraints is None else pod.constraints.anti_affinity
+    return tuple(sorted({each.topology_key for each in terms}))

@@ -61,11 +61,14 @@ class World:
         self.doubts = 0
         self.set_backs = 0
         self.is_roomy = True
+        # Pods that must not be near another one.
+        self.near: set[str] = set()
         self.replaced: list[str] = []
         self.commits = commits.Commits(
             commits.Parts(
                 claims=lambda: self.claims, ledger=self.ledger, clock=self.clock, epoch=lambda: self.epoch,
                 on_doubt=self.doubt, on_set_back=self.set_back, fits=lambda request, lost: self.is_roomy,
+                is_apart=lambda request: request.claim is None or request.claim.uid not in self.near,
                 on_replace=self.replaced.append, header=lambda: ("0" * 16, 1),
                 count=self.counted.append, on_idle=lambda: None,
             )

@@ -141,6 +141,22 @@ def test_a_claim_that_is_always_in_conflict_is_given_up_and_counted_once() -> No
     objects.run_fast(main())
 
 
+def test_a_claim_that_is_stored_is_given_up_if_its_pod_must_not_be_there() -> None:
+    async def main() -> None:
+        made = claims_world.World()
+        running = await made.start()
+        made.ledger.take(NODE, 0, [], made.clock.monotonic_s())
+        made.near.add("q")
+        assert await made.ask("q") == "near"
+        # Who asked withdraws it.
+        assert [each.uid for each in made.stored()] == ["q"]
+        assert await made.ask("p") == "stored"
+        assert made.counted == ["near", "stored"]
+        running.cancel()
+
+    objects.run_fast(main())
+
+
 def test_an_old_decision_is_checked_although_the_claims_on_the_node_are_the_same() -> None:
     async def main() -> None:
         made = claims_world.World()

@@ -16,8 +16,9 @@ CLAIMS_MAX = 512
 _IDENTITY_MAX = 512
 _REASON_MAX = 1024
 _NAMES_MAX = 64
-# Of a Pod that requests more resources no more are counted (`kubernetes.pods.constraints.TERMS_MOST`).
-_OTHERS_MAX = 64
+# Of a Pod that requests more resources, or has more terms about other Pods, no more are counted
+# (`kubernetes.pods.constraints.TERMS_MOST`).
+_OTHERS_MAX = _TERMS_MAX = 64
 # In one heartbeat: at most 6 KB.
 HANDED_MAX = 64
 # Others take what is not announced, and Pods were evicted in vain: as many as a large Deployment has. They have half of
@@ -26,6 +27,8 @@ HELD_MAX = 512
 HELD_BYTES = 32 << 10
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
+# Keys of labels are built in the same way.
+_Label = _Resource
 _Replica = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
@@ -37,6 +40,7 @@ class _Claim(msgspec.Struct, kw_only=True, gc=False):
     others: Annotated[dict[_Resource, elements.Quantity], Meta(max_length=_OTHERS_MAX)] = {}
     scheduler: _Replica
     at: elements.Int64
+    apart: Annotated[list[_Label], Meta(max_length=_TERMS_MAX)] = []
 
 
 class _NodeClaims(elements.Message, kw_only=True, gc=False):
@@ -143,6 +147,7 @@ def _format_claim(claim: messages.Claim) -> dict[str, object]:
         "others": dict(claim.others),
         "scheduler": claim.scheduler,
         "at": claim.at_ns,
+        **({"apart": list(claim.apart)} if claim.apart else {}),
     }
 
 
@@ -198,8 +203,9 @@ def _read_report(found: _Report) -> messages.MemberReport:
 def _read_claim(found: _Claim, before: messages.Claim | None) -> messages.Claim:
     if before is not None and (before.at_ns, before.scheduler) == (found.at, found.scheduler):
         return before
-    elements.check_printable("claims", (found.uid, found.pod_class, found.scheduler, *found.others))
+    elements.check_printable("claims", (found.uid, found.pod_class, found.scheduler, *found.others, *found.apart))
     return messages.Claim(
         uid=found.uid, pod_class=found.pod_class, cores=found.cores, size_bytes=found.bytes,
         others=tuple(sorted(found.others.items())), scheduler=found.scheduler, at_ns=found.at,
+        apart=tuple(found.apart),
     )  # fmt: skip

@@ -69,8 +69,8 @@ class _Apart:
         """See `protocol.Peers`."""
         for rule in self._rules:
             domain = rule.domains.of[slot]
-            if domain != node_labels.NO_DOMAIN and self._view.pod_counts.count_of(rule.question, pod):
-                rule.pods[domain] += change
+            if domain != node_labels.NO_DOMAIN:
+                rule.pods[domain] += change * self._view.pod_counts.count_of(rule.question, pod)
 
     def hold(self, pod: cluster.Pod, slot: int) -> None:
         """See `protocol.Peers`."""

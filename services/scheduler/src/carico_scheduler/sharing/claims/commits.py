@@ -33,7 +33,7 @@ ROUNDS = 4
 # prepare, or the process was stopped.
 FRESH_S = 1.0
 # Outcomes of claims that were given up for claims of other schedulers.
-_TO_OTHERS = frozenset({"no_room", "given_up"})
+_TO_OTHERS = frozenset({"no_room", "given_up", "near"})
 
 
 class Lost(binder.Withheld):
@@ -69,6 +69,7 @@ class Parts:
     """What commits need. `count(outcome)`: counts.
 
     `fits(request, lost)`: whether a Pod of this member still fits, without those that were given up a moment ago.
+    `is_apart(request)`: whether it is still apart from all that it must be.
     """
 
     claims: Callable[[], buses.Claims]
@@ -80,6 +81,7 @@ class Parts:
     # Called where the stream turns out to have lost claims, and to be the same one by its epoch.
     on_set_back: Callable[[], None]
     fits: Callable[[ClaimRequest, Sequence[ClaimRequest]], bool]
+    is_apart: Callable[[ClaimRequest], bool]
     # Called with the UID of a Pod whose claim takes the place of another scheduler's, whose bind may still arrive.
     on_replace: Callable[[str], None]
     header: Callable[[], tuple[str, int]]
@@ -283,6 +285,10 @@ class Commits:
             self._parts.on_doubt()
             self._lose_all(stored, "epoch", "the stream of claims is another one")
             return
+        # By now all claims have arrived that were stored before these. So of two Pods that rule each other out on
+        # different nodes, whose schedulers did not know of the other one, at least one is given up here.
+        near = [each for each in stored if not (each.claim is None or each.ended.done() or self._parts.is_apart(each))]
+        self._lose_all(near, "near", "others have claimed a node for a Pod that it must not be near")
         for request in stored:
             if not request.ended.done():
                 self._parts.count("stored" if request.claim is not None else "withdrawn")

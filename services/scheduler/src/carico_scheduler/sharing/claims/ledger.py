@@ -16,7 +16,7 @@ of up to an hour. It lists Pods only after it has read them, so that it knows wh
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from carico_core.domain import messages
 
@@ -83,6 +83,8 @@ class Ledger:
         # The claims that may count. They leave once their Pods are known to be bound or gone, whatever is forgotten of
         # these later: few, since a bind takes milliseconds.
         self._open: dict[tuple[str, str], Held] = {}
+        # Those in the stream whose Pods keep others away: few.
+        self._apart: dict[tuple[str, str], Held] = {}
         # Identities of claims by which nothing will be bound, wherever they are read again.
         self._ended: dict[tuple[str, str, int], None] = {}
 
@@ -116,6 +118,8 @@ class Ledger:
                 held = self._open[node, claim.uid] = Held(
                     claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended
                 )
+                if claim.apart:
+                    self._apart[node, claim.uid] = held
             known.held[claim.uid] = held
         self._drop_open(node, before)
 
@@ -145,7 +149,7 @@ class Ledger:
             has_ended = held.is_void or _identity(held.claim) in self._ended
             if not has_ended and self._fate(uid, node) in (PodFate.UNKNOWN, PodFate.OPEN, PodFate.ASSUMED):
                 left.setdefault(node, []).append(held.claim)
-        self._nodes, self._open = {}, {}
+        self._nodes, self._open, self._apart = {}, {}, {}
         self.generation += 1
         return left
 
@@ -177,6 +181,18 @@ class Ledger:
             for uid, held in held_by.items()
             if (node, uid) in self._open and self._counts(held, self._fate(uid, node), now_s)
         ]
+
+    @property
+    def has_apart(self) -> bool:
+        """True if there are claims of Pods that keep others away."""
+        return bool(self._apart)
+
+    def apart(self, now_s: float) -> Iterator[tuple[str, messages.Claim]]:
+        """Yield (node, claim) of each claim of a Pod that keeps others away and that this member does not know."""
+        for (node, uid), held in self._apart.items():
+            fate = self._fate(uid, node)
+            if fate is PodFate.UNKNOWN and self._counts(held, fate, now_s):
+                yield node, held.claim
 
     def kept(self, node: str, now_s: float) -> list[messages.Claim] | None:
         """Return the claims that the next message about a node must contain; None if they are not known."""
@@ -240,8 +256,10 @@ class Ledger:
         if held is not None:
             self._open[node, uid] = held
 
-    def _drop_open(self, node: str, uids: Iterable[str]) -> None:
+    def _drop_open(self, node: str, uids: Collection[str]) -> None:
         """Drop claims that have left the stream."""
+        for uid in uids if self._apart else ():
+            self._apart.pop((node, uid), None)
         left = [self._open.pop((node, uid), None) for uid in uids]
         if any(held is not None and not held.is_void for held in left):
             self.on_room(node)

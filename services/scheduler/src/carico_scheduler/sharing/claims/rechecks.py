@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, constraints
 from carico_core.runtime.process import clock as clocks
+from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import registry
+from carico_scheduler.rules.peers import pod_anti_affinity
 from carico_scheduler.sharing.claims import commits, fits
 from carico_scheduler.sharing.claims import ledger as ledgers
 from carico_scheduler.state import state as states
@@ -48,6 +50,40 @@ class Rechecks:
             row = row.with_pod(held)
         return fits.fits(row, request.demand, claims, stages)
 
+    def is_apart(self, request: commits.ClaimRequest) -> bool:
+        """Return whether a Pod whose claim is stored is apart from all that it must be, by all claims read until then.
+
+        When it was decided on, this member may not have known a Pod that keeps it away, or another one's claim.
+        """
+        slot = self._state.fleet.slot_of(request.node)
+        pod = None if request.claim is None else self._state.pod(request.claim.uid)
+        if slot is None or pod is None:
+            return True
+        is_alone = request.demand.is_alone and self._state.demands.is_alone(pod)
+        if is_alone and not self._ledger.has_apart:
+            return True
+        now_s = self._clock.monotonic_s()
+        view = self._state.fleet.snapshot(now_s)
+        for node, claim in self._ledger.apart(now_s):
+            if _is_near(view, slot, self._state.fleet.slot_of(node), claim.apart):
+                return False
+        return is_alone or self._is_apart_from_known(pod, slot, view)
+
+    def _is_apart_from_known(self, pod: cluster.Pod, slot: int, view: snapshot.Snapshot) -> bool:
+        """Return whether a Pod is apart from those that are placed, and from the Pods of other schedulers' claims."""
+        rule = pod_anti_affinity.PodAntiAffinity().peers(view, self._state.demand_of(pod))
+        if rule is None:
+            return True
+        rule.add(pod, slot, -1)
+        keys = {each.topology_key for each in (pod.constraints or constraints.NONE).anti_affinity}
+        for node, claim in self._ledger.counted(view.now_s):
+            other, at = self._state.pod(claim.uid), self._state.fleet.slot_of(node)
+            if other is None and _is_near(view, slot, at, keys):
+                return False
+            if other is not None and at is not None and other.uid != pod.uid:
+                rule.add(other, at)
+        return all(each.passes[slot] for each in rule.conditions())
+
     def _is_claimed_by_others(self, request: commits.ClaimRequest) -> bool:
         """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
         return request.claim is not None and self._ledger.find(request.node, request.claim.uid) is not None
@@ -63,3 +99,9 @@ class Rechecks:
                 continue
             if record.booking.node == each.node:
                 yield record.booking, self._state.reservations.is_reserved(record.booking)
+
+
+def _is_near(view: snapshot.Snapshot, slot: int, other: int | None, keys: Iterable[str]) -> bool:
+    """Return whether two nodes are in one domain by any of these labels; `other` is None for a node that is gone."""
+    domains = [] if other is None else [view.labels.domains(key).of for key in keys]
+    return any(each[slot] == each[other] != node_labels.NO_DOMAIN for each in domains)
