@@ -22,7 +22,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from tests.contract.kubernetes import control_planes
-from tests.security import bus_site, raw_client
+from tests.security import bus_site, process, raw_client
 from tests.tools import waiting
 
 ATTACKER = bus_site.ATTACKER
@@ -34,6 +34,8 @@ BIND_WITHIN_S = 4.0
 HEARD_WITHIN_S = 8.0
 ADVERTISE_EVERY_S = 0.25
 ROOM = 100.0
+# What an attack may leave in the memory of a service, which takes some of it for its first Pods.
+KEPT_MOST_BYTES = 25 << 20
 _CLI_INBOX = roles.inbox(roles.Role.CLI)
 # Of tests for which it makes no difference by which way clients are let in, and of those about what the callout does.
 STATIC, CALLOUT = (
@@ -64,9 +66,9 @@ class LiveSite:
 
     def end(self) -> None:
         """End the services."""
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+        for each in self.processes.values():
+            each.kill()
+            each.wait()
 
     def create_nodes(self) -> None:
         """Create the honest nodes and the attackers', all ready."""
@@ -129,10 +131,14 @@ class LiveSite:
         rows: list[dict[str, Any]] = self.ask("scheduler", "capacity.list")["nodes"]
         return next(row for row in rows if row["node"] == node)
 
+    def memory(self) -> dict[str, int]:
+        """Return how many bytes each service has in RAM."""
+        return {name: process.rss_bytes(each.pid) for name, each in self.processes.items()}
+
     def check(self) -> None:
         """Fail where a service has ended."""
-        for name, process in self.processes.items():
-            assert process.poll() is None, f"{name} ended: {self.logs()}"
+        for name, each in self.processes.items():
+            assert each.poll() is None, f"{name} ended: {self.logs()}"
 
     def hears_honest_nodes(self) -> bool:
         """Return whether the scheduler has new reports of all honest nodes, and the aggregator answers."""

@@ -58,12 +58,15 @@ def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, node: str =
 def bound_meanwhile(site: live_site.LiveSite, *attacks: Attack, pods: int = 4) -> int:
     """Bind Pods while attacks go on, and return how many were.
 
-    A service that could not keep up reads the honest nodes' reports again at once.
+    A service that could not keep up reads the honest nodes' reports again at once, and no memory is left taken.
     """
+    before = site.memory()
     with live_site.attacked(*attacks):
         bound = bind(site, pods)
     site.check()
     waiting.until_now(site.hears_honest_nodes, within_s=live_site.HEARD_WITHIN_S, what=site.logs)
+    kept = {name: size_bytes - before[name] for name, size_bytes in site.memory().items()}
+    assert max(kept.values()) < live_site.KEPT_MOST_BYTES, kept
     return bound
 
 

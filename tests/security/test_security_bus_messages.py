@@ -7,14 +7,13 @@ import orjson
 
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
-from tests.security import live_site, process
+from tests.security import live_site
 from tests.tools import waiting
 
 MINE = subjects.capacity(live_site.ATTACKER)
 QUEUE = subjects.subspace(live_site.ATTACKER)
 # Refused messages of an attack, 48 KiB each: 100 MB.
 REFUSED = 2_000
-KEPT_MOST_BYTES = 25 << 20
 _NEST = 20_000
 
 
@@ -97,9 +96,8 @@ def test_hostile_payloads_stop_no_bind(site: live_site.LiveSite) -> None:
 def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
     """Each holds texts that no other message holds, where a reader might remember what it has seen."""
     fields = orjson.loads(wire.encode_advertisement(site.advertisement(live_site.ATTACKER)))
-    names = ("carico_scheduler", "carico_aggregator")
     site.bind()
-    before = {name: process.rss_bytes(site.processes[name].pid) for name in names}
+    before = site.memory()
     with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
         for number in range(REFUSED):
             unique = f"{number:x}" + "0" * 12_000
@@ -110,8 +108,8 @@ def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
                 agent.messages.clear()
         agent.settle()
     site.bind()
-    kept = {name: process.rss_bytes(site.processes[name].pid) - before[name] for name in names}
-    assert max(kept.values()) < KEPT_MOST_BYTES, kept
+    kept = {name: size_bytes - before[name] for name, size_bytes in site.memory().items()}
+    assert max(kept.values()) < live_site.KEPT_MOST_BYTES, kept
 
 
 @live_site.STATIC
