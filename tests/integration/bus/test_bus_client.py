@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import connection_options, nats_bus
+from carico_core.runtime.bus import connection_options, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock
@@ -321,3 +321,45 @@ async def test_an_answer_that_no_server_takes_comes_as_an_error_that_says_so(tmp
     finally:
         await bus.close()
         server.kill()
+
+
+async def test_a_service_that_is_asked_without_end_listens_to_no_question_for_a_while(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_client, "DEAF_S", 1.0)
+    monkeypatch.setattr(nats_client, "QUESTIONS_A_SECOND", 100)
+    server = nats_server.NatsServer(tmp_path / "nats")
+    server.start()
+
+    async def answer(_: bytes) -> bytes:
+        return b"yes"
+
+    async def is_answered() -> bool:
+        try:
+            return await asker.request(subject, b"", timeout_s=0.5) == b"yes"
+        except errors.BusUnavailable:  # nothing listens, or it was one too many
+            return False
+
+    settings = buses.BusSettings(url=server.url)
+    service, asker = [await nats_bus.connect(settings, name=name, clock=clock.SystemClock()) for name in ("a", "b")]
+    try:
+        subject = subjects.query("scheduler", "capacity.list")
+        spec = buses.ServiceSpec(name="carico-scheduler", description="", endpoints={"capacity.list": answer})
+        await service.serve(spec)
+        heard: list[bytes] = []
+        await service.subscribe(subjects.MODEL, lambda _, payload: heard.append(payload))
+        assert await is_answered()
+        for _ in range(1_000):
+            await asker.publish(subject, b"")
+        async with asyncio.timeout(waiting.WAIT_S):
+            while await is_answered():
+                pass
+        await asker.publish(subjects.MODEL, b"other")
+        await waiting.until(lambda: heard == [b"other"])
+        async with asyncio.timeout(waiting.WAIT_S):
+            while not await is_answered():
+                await asyncio.sleep(0.02)
+    finally:
+        await service.close()
+        await asker.close()
+        server.stop()

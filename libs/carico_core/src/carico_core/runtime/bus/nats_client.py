@@ -36,6 +36,12 @@ NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT 
 INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"_R_.", b"$JS.ACK.")
 # Questions of one kind that wait for their answer: what comes on top is dropped, and its asker asks again.
 QUESTIONS_MOST = 256
+# Questions to a service in a second. With more of them it listens to none for a while: the server sends everything in
+# the order in which it came, and what is behind a flood would be late.
+QUESTIONS_A_SECOND = 5_000
+DEAF_S = 5.0
+# What servers ask is not a service's: who may connect has to be answered.
+_OF_SERVERS = "$SYS."
 TOO_MANY = "questions come faster than they can be answered: some are dropped"
 # How long a server may take what is still to be sent to it when the connection is closed.
 CLOSE_MOST_S = 1.0
@@ -66,6 +72,11 @@ class Client(NatsClient):
         self._sinks: dict[int, Sink] = {}
         # Subscriptions to questions, and whether one was dropped.
         self._questions: dict[int, bool] = {}
+        # Those that are not heard during a flood; when the second ends, how many it has had, and the pause.
+        self._services: set[int] = set()
+        self._second_ends_s = 0.0
+        self._asked = 0
+        self._deaf: asyncio.Task[None] | None = None
 
     async def subscribe(  # type: ignore[override]  # nats-py's further options pass through
         self, subject: str, queue: str = "", cb: Callable[[Msg], Awaitable[None]] | None = None, **more: Any
@@ -82,6 +93,8 @@ class Client(NatsClient):
 
         found = await super().subscribe(subject, queue=queue, cb=on_question, **more)
         self._questions[found._id] = False
+        if not subject.startswith(_OF_SERVERS):
+            self._services.add(found._id)
         return found
 
     async def subscribe_raw(self, subject: str, sink: Sink) -> Subscription:
@@ -92,6 +105,8 @@ class Client(NatsClient):
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         sink = self._sinks.get(sid)
+        if sid in self._services and self._is_flood():
+            return
         if sid in self._questions and self._subs[sid].pending_msgs >= QUESTIONS_MOST:
             if not self._questions[sid]:
                 self._questions[sid] = True
@@ -110,10 +125,34 @@ class Client(NatsClient):
             self.stats["in_bytes"] += len(data)
             sink(_text_of(subject), _text_of(reply), headers or b"", data)
 
+    def _is_flood(self) -> bool:
+        """Count a question to a service; return True if it is one too many."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._second_ends_s:
+            self._second_ends_s, self._asked = now_s + 1.0, 0
+        self._asked += 1
+        if self._asked <= QUESTIONS_A_SECOND:
+            return False
+        if self._deaf is None or self._deaf.done():
+            self._deaf = asyncio.create_task(self._pause_services())
+        return True
+
+    async def _pause_services(self) -> None:
+        with contextlib.suppress(NatsError, OSError):
+            for sid in tuple(self._services):
+                await self._send_unsubscribe(sid)
+            await self._error_cb(NatsError(TOO_MANY))
+        await asyncio.sleep(DEAF_S)
+        # A server ignores one that it has, such as after a reconnect.
+        with contextlib.suppress(NatsError, OSError):
+            for found in [self._subs[sid] for sid in self._services if sid in self._subs]:
+                await self._send_subscribe(found)
+
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)
         self._sinks.pop(sid, None)
         self._questions.pop(sid, None)
+        self._services.discard(sid)
 
     @property
     def _shows_who_it_is(self) -> bool:
@@ -156,6 +195,8 @@ class Client(NatsClient):
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         # What could not be sent goes with its connection: nats-py would write it, and raise where that is lost.
         self._pending, self._pending_data_size = [], 0
+        if self._deaf is not None:
+            self._deaf.cancel()
         await super()._close(status, do_cbs)
 
     def _drop(self) -> None:
