@@ -17,7 +17,7 @@ class Rig:
         self.exporter = in_memory.InMemorySpanExporter()
         processor = export.SimpleSpanProcessor(self.exporter)
         tracer = tracing.Tracer(processor, service="carico-agent", attributes={}, clock=self.clock, share=1.0)
-        self.pods = traces.PodTraces(tracer, node="node-1", clock=self.clock)
+        self.pods = traces.TracedPods(tracer, node="node-1", clock=self.clock)
 
     def happens(self, kind: recording.EventKind, uid: str = UID) -> None:
         self.pods.happened(kind, uid, self.clock.monotonic_s())

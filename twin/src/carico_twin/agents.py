@@ -180,7 +180,7 @@ class TwinAgent:
                 self._settle(state, now)
                 self._publish_capacity()
 
-    def _settle(self, state: pipeline.State, pods: pod_states.PodSet) -> None:
+    def _settle(self, state: pipeline.State, pods: pod_states.KnownPods) -> None:
         self.state = state
         self._covers = pods.running | pods.ended
 

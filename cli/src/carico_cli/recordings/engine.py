@@ -121,7 +121,7 @@ class Pods:
         self._book = pod_states.PodStates()
         self._workload: dict[str, str] = {}
 
-    def at(self, now_s: float) -> pod_states.PodSet:
+    def at(self, now_s: float) -> pod_states.KnownPods:
         """Return the Pods at this time; it must not decrease from call to call."""
         while self._next < len(self._events) and self._events[self._next].at_s <= now_s:
             event = self._events[self._next]
@@ -130,7 +130,7 @@ class Pods:
             self._next += 1
         return self._book.current(now_s)
 
-    def classes(self, now: pod_states.PodSet) -> dict[str, str]:
+    def classes(self, now: pod_states.KnownPods) -> dict[str, str]:
         """Return UID -> class of the running Pods."""
         return {uid: self._workload[uid] for uid in sorted(now.running)}
 

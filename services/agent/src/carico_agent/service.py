@@ -238,7 +238,7 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
         chosen.traces, service=SERVICE, attributes={"k8s.node.name": chosen.node}, clock=clock,
         share=chosen.traces_share,
     )  # fmt: skip
-    return OpenTraces(traces=traces.PodTraces(tracer, node=chosen.node, clock=clock), close=tracer.close)
+    return OpenTraces(traces=traces.TracedPods(tracer, node=chosen.node, clock=clock), close=tracer.close)
 
 
 def open_classes(

@@ -148,7 +148,7 @@ class Now:
     def __init__(self, kept: pod_states.PodStates) -> None:
         self._states = kept
 
-    def current(self) -> pod_states.PodSet:
+    def current(self) -> pod_states.KnownPods:
         return self._states.current(2.0)
 
     def on_change(self, callback: Callable[[], None]) -> None:

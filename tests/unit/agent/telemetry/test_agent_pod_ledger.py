@@ -40,7 +40,7 @@ def write(roots: dict[str, pathlib.Path], folder: str, *, cpu_us: int, used: int
 
 def ledger(
     tmp_path: pathlib.Path, layout: str
-) -> tuple[pod_ledger.PodLedger, dict[str, pathlib.Path], clocks.FakeClock]:
+) -> tuple[pod_ledger.CgroupLedger, dict[str, pathlib.Path], clocks.FakeClock]:
     proc, roots = machines.machine(tmp_path, layout)
     machines.node(roots)
     clock = clocks.FakeClock()
@@ -127,7 +127,7 @@ def test_without_cgroups_there_is_no_ledger(tmp_path: pathlib.Path) -> None:
 def test_a_tree_without_memory_has_no_ledger(tmp_path: pathlib.Path) -> None:
     group = hierarchy.Group(layout=hierarchy.Layout.V1, v1={"cpuacct": tmp_path}, unified=None)
     with pytest.raises(port.Absent, match="no cpuacct or memory controller"):
-        pod_ledger.PodLedger(group, clock=clocks.FakeClock())
+        pod_ledger.CgroupLedger(group, clock=clocks.FakeClock())
 
 
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"

@@ -53,7 +53,7 @@ class Pods:
         self.on_change = self.book.on_change
         self.on_event = self.book.on_event
 
-    def current(self) -> pod_states.PodSet:
+    def current(self) -> pod_states.KnownPods:
         return self.book.current(self.clock.monotonic_s())
 
     async def run(self) -> None:

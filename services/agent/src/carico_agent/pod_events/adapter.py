@@ -18,7 +18,7 @@ class Adapter:
         self._states = pod_states.PodStates()
         self._log = logs.get("pods", adapter=name)
 
-    def current(self) -> pod_states.PodSet:
+    def current(self) -> pod_states.KnownPods:
         """Return the current Pods; while their source is away, the last known ones."""
         return self._states.current(self._clock.monotonic_s())
 
@@ -48,7 +48,7 @@ class Workloads:
         if not own:
             return now
         ended = [uid for uid in now.ended if not self.classes.is_baseline(uid)]
-        return pod_states.PodSet(
+        return pod_states.KnownPods(
             running=frozenset(now.running).difference(own), ended=dict.fromkeys(ended).keys(), holding=now.holding,
             baseline=frozenset(now.baseline).union(own),
         )  # fmt: skip

@@ -79,7 +79,7 @@ class KubernetesPods(adapter.Adapter):
         self._done: set[str] = set()
         self._away = False
 
-    def current(self) -> pod_states.PodSet:
+    def current(self) -> pod_states.KnownPods:
         """Return the current Pods; while the API is away, the last known ones."""
         return dataclasses.replace(super().current(), baseline=frozenset(self._own))
 

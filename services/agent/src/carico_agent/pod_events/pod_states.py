@@ -25,7 +25,7 @@ _AT_REST = -math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodSet:
+class KnownPods:
     """Implements `carico_agent.ports.PodSet`: the Pods of a node at one moment."""
 
     running: frozenset[str]
@@ -61,12 +61,12 @@ class PodStates:
         """Call `witness` with each event; states that take in the same events are equal."""
         self._witnesses.append(witness)
 
-    def current(self, now_s: float) -> PodSet:
+    def current(self, now_s: float) -> KnownPods:
         """Return the Pods at `now_s`."""
         # In the order of their ends.
         while self._ended_s and now_s - next(iter(self._ended_s.values())) >= ENDED_KEPT_S:
             del self._ended_s[next(iter(self._ended_s))]
-        return PodSet(
+        return KnownPods(
             running=frozenset(self._running),
             ended=self._ends(),
             holding=now_s < self._hold_until_s or self._is_busy(now_s),

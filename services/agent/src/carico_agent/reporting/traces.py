@@ -22,7 +22,7 @@ class Tracer(Protocol):
         """Add a completed step."""
 
 
-class PodTraces:
+class TracedPods:
     """Traces each Pod from its container's creation to the first advertisement that covers it."""
 
     def __init__(self, tracer: Tracer, *, node: str, clock: clocks.Clock) -> None:

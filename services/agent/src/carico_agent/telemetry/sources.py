@@ -88,13 +88,13 @@ def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
         return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} instead of the cgroup: {error}",))
 
 
-def open_ledger(wanted: Wanted, *, clock: clocks.Clock) -> pod_ledger.PodLedger | None:
+def open_ledger(wanted: Wanted, *, clock: clocks.Clock) -> pod_ledger.CgroupLedger | None:
     """Return the ledger of the node's Pods; None if it cannot be read, as without cgroups."""
     if wanted.scope is Scope.PROCESS:
         return None
     try:
         tree = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
-        return pod_ledger.PodLedger(tree.group(wanted.cgroup or "."), clock=clock)
+        return pod_ledger.CgroupLedger(tree.group(wanted.cgroup or "."), clock=clock)
     except port.Absent:
         return None
 

@@ -32,7 +32,7 @@ class _Shape(NamedTuple):
     has_dashes: bool
 
 
-class PodLedger:
+class CgroupLedger:
     """Implements `carico_agent.ports.PodLedger` for the Pods below a node's cgroup."""
 
     def __init__(self, group: hierarchy.Group, *, clock: clocks.Clock) -> None:
