@@ -20,10 +20,8 @@ from tests.tools import chromium, debian, kubernetes, observe
 from tests.tools.docker import docker_engine, images
 
 # The first tests on an engine are those of docker-compose.yml.
-PROGRAMS = (
-    ("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES), ("helm",),
-    ("metrics-server",),
-)  # fmt: skip
+ENGINE = ("docker-compose", "nats")
+CLUSTER = (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES)
 BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
@@ -34,11 +32,12 @@ def main() -> None:
         return
     for step in (
         _packages,
-        lambda: _programs(PROGRAMS[0]),
+        lambda: _programs(ENGINE),
         _images,
-        lambda: _programs(PROGRAMS[1]),
+        lambda: _programs(CLUSTER),
         _image_of_kube,
-        lambda: _programs(PROGRAMS[2]),
+        lambda: _programs(("metrics-server",)),
+        lambda: _programs(("helm",)),
     ):
         _attempt(step)
 
