@@ -221,10 +221,12 @@ def test_what_plans_reached_of_what_they_predicted_is_known_to_later_leaders(
     compared: list[tuple[float, float]], share: float
 ) -> None:
     made = reflection.Reflection()
-    made.take_over({"compared": compared})
+    made.take_over({"compared": compared, "measured_at": 1000.0})
     later = reflection.Reflection()
     later.take_over(made.kept())
-    assert later.reached == share
+    assert later.reached(1000.0 + reflection.REST_S) == share
+    assert later.reached(1001.0 + reflection.REST_S) == 1.0, "what was measured earlier was of another load"
+    assert later.reached(999.0) == 1.0, "the clock was set back"
 
 
 def plan(made: reflection.Reflection, now_s: float) -> None:

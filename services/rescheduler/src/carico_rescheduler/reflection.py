@@ -1,9 +1,10 @@
 """What became of moves: the gain that plans predicted, and what was measured afterwards. Pure.
 
 After a plan is carried out, its effect is measured once loads and traffic have settled, in the plan's own units. Where
-the last plans reached less than they predicted, the next one has to predict as much more (`reached`). Where several in
-a row reach much less, what they were based on is wrong, for example traffic that changes faster than Pods move: then
-the rescheduler rests. Times are Unix seconds, since a later leader goes on with what `kept` returns.
+the last plans reached less than they predicted, the next one has to predict as much more (`reached`), for an hour:
+otherwise nothing might ever move again, and be measured. Where several in a row reach much less, what they were based
+on is wrong, for example traffic that changes faster than Pods move: then the rescheduler rests. Times are Unix seconds,
+since a later leader goes on with what `kept` returns.
 """
 
 import collections
@@ -41,7 +42,7 @@ class Reflection:
     def __init__(self) -> None:
         self._waiting: Made | None = None
         self._compared: collections.deque[tuple[float, float]] = collections.deque(maxlen=COMPARED)
-        self._rests_until_s = float("-inf")
+        self._measured_s = self._rests_until_s = float("-inf")
 
     def made(self, plan: decision.Plan, gain: float, weights: gains.Weights, now_s: float) -> None:
         """Note a plan, of which moves with so much gain were made."""
@@ -60,15 +61,16 @@ class Reflection:
         self._waiting = None
         measured = made.weights.gain(made.traffic_bytes - traffic_bytes, made.excess_tasks - excess_tasks)
         self._compared.append((made.predicted, measured))
+        self._measured_s = now_s
         if len(self._compared) == COMPARED and self._share() < PAYS:
             self._rests_until_s = now_s + REST_S
             self._compared.clear()
         return made.predicted, measured
 
-    @property
-    def reached(self) -> float:
-        """The share of what the last plans predicted that was measured: 1 without any, or if it was more."""
-        return min(max(self._share(), PAYS), 1.0)
+    def reached(self, now_s: float) -> float:
+        """Return the share of what the last plans predicted that was measured: 1 without any, or if it was more."""
+        is_recent = 0.0 <= now_s - self._measured_s <= REST_S
+        return min(max(self._share(), PAYS), 1.0) if is_recent else 1.0
 
     def is_settling(self) -> bool:
         """Return whether the effect of the last plan is still to be measured: until then, no other is made."""
@@ -84,8 +86,11 @@ class Reflection:
     def kept(self) -> dict[str, Any]:
         """Return what a later leader needs, for JSON."""
         waiting = None if self._waiting is None else dataclasses.asdict(self._waiting)
-        until_s = self._rests_until_s if math.isfinite(self._rests_until_s) else 0.0
-        return {"waiting": waiting, "compared": list(self._compared), "rests_until": until_s}
+        measured_s, until_s = (
+            each if math.isfinite(each) else 0.0 for each in (self._measured_s, self._rests_until_s)
+        )  # fmt: skip
+        compared = list(self._compared)
+        return {"waiting": waiting, "compared": compared, "measured_at": measured_s, "rests_until": until_s}
 
     def take_over(self, kept: Mapping[str, Any]) -> None:
         """Go on where an earlier leader ended; what people have written in its place is left out."""
@@ -93,12 +98,12 @@ class Reflection:
             waiting, compared = kept.get("waiting"), kept.get("compared") or ()
             made = None if waiting is None else _made(waiting)
             found = [(float(predicted), float(measured)) for predicted, measured in compared]
-            until_s = float(kept.get("rests_until") or 0.0)
-            if not all(map(math.isfinite, (until_s, *(each for pair in found for each in pair)))):
+            measured_s, until_s = (float(kept.get(name) or 0.0) for name in ("measured_at", "rests_until"))
+            if not all(map(math.isfinite, (measured_s, until_s, *(each for pair in found for each in pair)))):
                 raise ValueError("not finite")
         except (AttributeError, KeyError, TypeError, ValueError):
             return
-        self._waiting, self._rests_until_s = made, until_s
+        self._waiting, self._measured_s, self._rests_until_s = made, measured_s, until_s
         self._compared = collections.deque(found, maxlen=COMPARED)
 
     def _share(self) -> float:

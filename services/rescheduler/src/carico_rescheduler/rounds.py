@@ -154,7 +154,7 @@ class Rounds:
             self.reflection.take_over(self.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
-        parts.planner.reached = self.reflection.reached
+        parts.planner.reached = self.reflection.reached(self._now_s)
         context, plan = await parts.planner.planned(asked or planning.Question())
         self.last = plan
         has_not_lasted = await parts.planner.aside(functools.partial(self._lasts, context, plan))
