@@ -108,15 +108,7 @@ class _Demo:
         try:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
-            report = {
-                **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)),
-                "kube_scheduler": await self._kube_scheduler(launched),
-            }  # fmt: skip
-            files = {
-                "report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2),
-                "report.html": demo_page.page(report).encode(),
-            }
-            report_folder.deliver(self._out, files, lambda: demo_page.text(report), err=False)
+            report = await self._reported(found, launched)
             formats.say(formats.next_steps(self._next_steps(keep=keep)))
             finished = True
             return _exit_code(report)
@@ -124,12 +116,30 @@ class _Demo:
             if not (keep and finished):
                 await exits.finished(self._end(launched), hurry=launched.kill)
 
-    async def _kube_scheduler(self, launched: client.Launched) -> list[dict[str, Any]]:
-        """Return what kube-scheduler takes for the job: simulated, or with `--compare` measured on the same cluster."""
-        assert self._ran is not None
-        plan, job = self._ran
-        if not self._given["compares"]:
-            return await asyncio.to_thread(simulated.kube_scheduler, plan, job)
+    async def _reported(self, found: facts.Facts, launched: client.Launched) -> dict[str, Any]:
+        """Deliver the report, and return it; also if what kube-scheduler takes is not found out, or Ctrl-C comes."""
+        rows = list[dict[str, Any]]()
+        report = {
+            **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)), "kube_scheduler": rows
+        }  # fmt: skip
+        try:
+            assert self._ran is not None
+            if not self._given["compares"]:
+                rows += await asyncio.to_thread(simulated.kube_scheduler, *self._ran)
+            elif not self._crashes:
+                await self._compare(launched, *self._ran, rows)
+        finally:
+            files = {
+                "report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2),
+                "report.html": demo_page.page(report).encode(),
+            }
+            report_folder.deliver(self._out, files, lambda: demo_page.text(report), err=False)
+        return report
+
+    async def _compare(
+        self, launched: client.Launched, plan: plans.Plan, job: jobs.Job, rows: list[dict[str, Any]]
+    ) -> None:
+        """Add to `rows` what kube-scheduler takes for the job on the same cluster."""
         # Imported here: only this flag needs them.
         from carico_cli.jobs import compare
         from carico_local.compare import contender as contenders
@@ -139,7 +149,6 @@ class _Demo:
         found = state.read(launched.paths)
         assert found is not None
         bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_alone_s
-        rows = []
         async with compare.open_testbed(launched.paths, found, bound_s) as testbed:
             for millicores in simulated.REQUESTS_MILLICORES:
                 formats.say(f"the same job under kube-scheduler, each Pod with a request of {millicores}m CPU")
@@ -151,7 +160,6 @@ class _Demo:
                         "pod_mean_s": one.pod_s["mean"], "failed": one.failed,
                     }
                 )  # fmt: skip
-        return rows
 
     def _next_steps(self, *, keep: bool) -> list[str]:
         opened = f"xdg-open {shlex.quote(str(self._out / 'report.html'))}"

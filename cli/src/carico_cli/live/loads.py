@@ -94,6 +94,8 @@ class Loads:
                 except errors.BusUnavailable:
                     await asyncio.sleep(AGAIN_S)
                     continue
+            if wanted is not None:
+                # Also if it was subscribed to before: who looked away and back may have ended the questions.
                 await self._ask(bus, wanted)
             await self._changed.wait()
 

@@ -99,6 +99,28 @@ async def test_agents_are_asked_at_once_for_what_is_looked_at(monkeypatch: pytes
         assert cluster.reader.picture().dropped == {}
 
 
+async def test_who_looks_away_and_back_while_agents_are_asked_hears_from_all() -> None:
+    cluster = fake_cluster.Cluster()
+    asked = 0
+
+    async def answer(_: bytes) -> bytes:
+        nonlocal asked
+        asked += 1
+        # The first answer comes while somebody looks away and back: the subscription stays.
+        if asked == 1:
+            known.end()
+            known.watch("node-1")
+        return report(seq=asked, uid=f"uid-{asked}")[1]
+
+    spec = buses.ServiceSpec(name="carico-agent", description="x", endpoints={"loads.get": answer}, node="node-1")
+    await cluster.own.serve(spec)
+    async with cluster.running():
+        known = cluster.reader.loads
+        known.watch("node-1")
+        await waiting.until(lambda: asked == 2 and known.asked.is_set())
+        assert cluster.reader.picture().loads == {"node-1": {"uid-2": LOAD}}
+
+
 async def test_loads_are_listened_to_again_at_a_new_address() -> None:
     cluster = fake_cluster.Cluster()
     await cluster.advertise()
