@@ -14,6 +14,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app
 from carico_scheduler import settings as setting
+from carico_scheduler.intake import listening
 from carico_scheduler.rules import policy
 from tests.tools.memory import memory_bus, memory_kube
 from tests.unit.scheduler import objects
@@ -191,6 +192,26 @@ def test_live_advertisements_are_heard_while_the_store_of_the_bus_is_away() -> N
         assert b'"found":true' in await bus.request(
             subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1.0
         )
+        stop.set()
+        await task
+
+    objects.run_fast(main())
+
+
+def test_a_node_that_floods_is_left_out_while_the_store_of_the_bus_is_away() -> None:
+    async def main() -> None:
+        clock = objects.LoopClock(asyncio.get_running_loop())
+        api, bus, stop = memory_kube.MemoryKube(clock=clock), BusWithoutStore(), tasks.Stop()
+        for name in ("node-0", "node-1"):
+            api.objects.create("nodes", objects.node_object(name), "test")
+        task = asyncio.create_task(app.Scheduler(load(), api=api, clock=clock).run(bus, stop))
+        await asyncio.sleep(3.0)
+        for _ in range(listening.MOST_MESSAGES + 1):
+            await bus.publish(subjects.capacity("node-1"), b"x")
+        await asyncio.sleep(0.1)
+        heard = {subject for subject, _ in bus.hub.subscriptions}
+        assert subjects.capacity("node-0") in heard
+        assert heard.isdisjoint({subjects.CAPACITY_ALL, subjects.capacity("node-1")})
         stop.set()
         await task
 
