@@ -262,6 +262,52 @@ def test_a_search_for_a_gang_comes_to_all_nodes_in_several_rounds(monkeypatch: p
     objects.run_fast(main())
 
 
+def test_a_search_that_is_over_in_one_zone_goes_on_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "EXAMINED_MAX", 1)
+
+    async def main() -> None:
+        made = await zones()
+        examined: list[int] = []
+        # None of the nodes gives way.
+        monkeypatch.setattr(made.engines[0].preemptor._search, "on_slot", lambda slot, *of: examined.append(slot))
+        await asyncio.sleep(4.0)
+        assert sorted(examined) == [0, 1, 2], "each once, until the next search"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_next_search_for_a_gang_begins_with_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was examined in vain for a role for which another node was found was never examined again."""
+
+    async def main() -> None:
+        made = await filled(3, 9)
+        found = made.engines[0].preemptor._search
+        on_slot, examined = found.on_slot, []
+
+        def measured(slot: int, kind: search.AlikePods, *of: Any) -> victims.Choice | None:
+            if kind.demand.request_cores < 0.5:
+                return None
+            examined.append(slot)
+            # The third gives way, and is looked at once more before it is chosen.
+            return on_slot(slot, kind, *of) if len(examined) in (3, 4) else None
+
+        monkeypatch.setattr(found, "on_slot", measured)
+        for name, cpu in (("train-0", "500m"), ("train-1", "100m")):
+            resources = {"requests": {"cpu": cpu}}
+            made.member(
+                "train", name, least=2, spec={"priority": 10, "containers": [{"name": "c", "resources": resources}]}
+            )
+        async with asyncio.timeout(60.0):
+            while len(examined) < 5:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
+        assert sorted(examined[:3]) == sorted(examined[4:]) == [0, 1, 2]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_gangs_and_pods_of_all_priorities_end_with_the_highest_on_nodes_and_no_half(seed: int) -> None:
     async def main() -> None:

@@ -132,6 +132,7 @@ class Preemptor:
         within = None if gang is None else next(self._domains(gang), None)
         choice = await self._search.choose(waiting, kind, within=within)
         if choice is None and kind not in self._search.stopped:
+            self._search.forget([kind])
             self._clear_stale(waiting, kind, within, term)
             return AGAIN_S
         if choice is None or not (choice.victims or choice.awaited):
@@ -184,7 +185,10 @@ class Preemptor:
             for each in made:
                 self._state.nominations.drop(each)
             is_over &= not is_whole and self._search.stopped.isdisjoint(_kinds(members))
-        return AGAIN_S if is_over else evictor.EVERY_S
+        if not is_over:
+            return evictor.EVERY_S
+        self._search.forget(_kinds(members))
+        return AGAIN_S
 
     async def _nominate_all(
         self, members: Sequence[queues.Waiting], within: search.Within | None

@@ -68,6 +68,11 @@ class Search:
         self._in_vain = {kind: slots for kind, slots in self._in_vain.items() if kind in wanted}
         self.stopped &= wanted
 
+    def forget(self, kinds: Iterable[AlikePods]) -> None:
+        """Begin the next search for these kinds with all nodes: the last one is over."""
+        for kind in kinds:
+            self._in_vain.pop(kind, None)
+
     async def choose(
         self, waiting: queues.Waiting, kind: AlikePods, *, within: Within | None = None
     ) -> victims.Choice | None:
@@ -114,9 +119,9 @@ class Search:
                 if not choice.victims or _is_enough(found) or self._is_least(choice):
                     break
             await asyncio.sleep(0)
-        if not found or kind.demand.gang is None:
-            # For the next Pod of a gang the same nodes need not be examined.
-            self._in_vain.pop(kind, None)
+        if kind.demand.gang is None:
+            # That for a gang goes on with its next Pod, and in its next domain.
+            self.forget([kind])
         return victims.best_of(found)
 
     def _allowed(self, scores: cycle_scores.Scores, within: Within | None) -> snapshot.Bools:
