@@ -56,6 +56,6 @@ if [ "$kind" = callout ]; then
     exit
 fi
 # The seeds of the services. Those of parts that are not installed, and of people (cli, owner), stay in DIRECTORY.
-for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader}; do
+for role in agent aggregator scheduler auth ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader}; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
 done

@@ -128,6 +128,7 @@ class Site:
 PARTS = (
     "statefulset/carico-nats",
     "deployment/carico-aggregator",
+    "deployment/carico-auth",
     "deployment/carico-scheduler",
     "daemonset/carico-agent",
 )

@@ -43,6 +43,7 @@ DENIED = {
         "get secrets", "create events", "list pods/log", "create pods/exec",
     ),
     "carico-aggregator": ("list pods", "list nodes", "get secrets", "create events"),
+    "carico-auth": ("list pods", "watch pods", "get secrets", "create tokenreviews.authentication.k8s.io"),
     "carico-nats": ("list pods", "get secrets", "get configmaps"),
 }  # fmt: skip
 

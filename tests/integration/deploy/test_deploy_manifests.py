@@ -100,6 +100,25 @@ def test_what_a_pod_names_is_there(rendered: Mapping[str, str], overlay: str) ->
         assert set(_references(spec)) <= named, name
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_carico_auth_has_the_api_only_with_the_callout(rendered: Mapping[str, str], overlay: str) -> None:
+    spec = dict(workloads(rendered[overlay]))["carico-auth"]
+    issuer = next(each["value"] for each in spec["containers"][0]["env"] if each["name"] == "CARICO_AUTH_ISSUER")
+    with_callout = overlay == "callout"
+    # `none`: NATS knows the keys, and carico-auth only disconnects who floods.
+    assert (issuer != "none") is with_callout
+    assert spec["automountServiceAccountToken"] is with_callout
+    found = objects(rendered[overlay])
+    bound = [each for each in found if {"name": "carico-auth"}.items() <= _subject(each).items()]
+    assert bool(bound) is with_callout
+    assert ("carico-auth-to-api" in {each["metadata"]["name"] for each in found}) is with_callout
+
+
+def _subject(each: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Who has the role that a binding names; nobody where it is no binding."""
+    return dict(each["subjects"][0]) if "subjects" in each else {}
+
+
 def test_overlay_ha_has_the_replicas_that_docs_state(rendered: Mapping[str, str]) -> None:
     found = {
         (each["kind"], each["metadata"]["name"]): each for each in objects(rendered["ha"])
@@ -108,6 +127,7 @@ def test_overlay_ha_has_the_replicas_that_docs_state(rendered: Mapping[str, str]
     assert nats["replicas"] == 3
     assert [claim["metadata"]["name"] for claim in nats["volumeClaimTemplates"]] == ["data"]
     assert "data" not in [volume["name"] for volume in nats["template"]["spec"]["volumes"]]
+    assert found["Deployment", "carico-auth"]["spec"]["replicas"] == 2
     for name in ("carico-aggregator", "carico-scheduler"):
         spec = found["Deployment", name]["spec"]
         assert spec["replicas"] == 2

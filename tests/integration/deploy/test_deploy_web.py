@@ -137,7 +137,7 @@ def test_secrets_makes_a_certificate_for_a_port_forward_too(tmp_path: pathlib.Pa
         [str(K8S / "secrets.sh"), str(tmp_path / "made")], env=environ, capture_output=True, text=True, check=True
     )
     assert made.stderr == "", "nothing of a configuration that deploy/k8s has no use for"
-    assert [each["kind"] for each in yaml.safe_load_all(made.stdout)].count("Secret") == 5
+    assert [each["kind"] for each in yaml.safe_load_all(made.stdout)].count("Secret") == 6
     shown = subprocess.run(
         ["openssl", "x509", "-in", str(tmp_path / "made/tls/tls.crt"), "-noout", "-ext", "subjectAltName"],
         capture_output=True, text=True, check=True,
@@ -169,7 +169,5 @@ def test_one_folder_serves_both_kinds_of_identities(tmp_path: pathlib.Path) -> N
 
 def test_secrets_has_the_readers_seed_only_when_asked() -> None:
     script = (K8S / "secrets.sh").read_text(encoding="utf-8")
-    assert (
-        "for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader};"
-        in script
-    )
+    assert "for role in agent aggregator scheduler auth ${" in script
+    assert " ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader}; do" in script

@@ -29,6 +29,7 @@ CARICO_RECOMMENDER_ADMISSION_NAME: carico-recommender.{{ $namespace }}.svc
 {{- else if eq (index . 1) "auth" }}
 CARICO_AUTH_AGENTS: {{ $namespace }}/carico-agent
 CARICO_AUTH_AGGREGATORS: {{ $namespace }}/carico-aggregator
+CARICO_AUTH_SCHEDULERS: {{ $namespace }}/carico-scheduler
 CARICO_AUTH_RECOMMENDERS: {{ $namespace }}/carico-recommender
 CARICO_AUTH_READERS: {{ $namespace }}/carico-reader
 CARICO_AUTH_CLIS: {{ $namespace }}/carico-cli
