@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from carico_local.cluster import free_ports
+from carico_local.kubelets import configuration
 from tests.e2e.kubernetes import kubelet_site
 from tests.tools import debian, kubernetes, waiting
 from tests.tools.docker import images
@@ -81,6 +82,8 @@ def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack
     versions = [each["status"]["nodeInfo"]["containerRuntimeVersion"] for each in shown if each["kind"] == "Node"]
     assert len(versions) == 2
     assert all(version.startswith("containerd://") for version in versions)
+    providers = {each["spec"].get("providerID") for each in shown if each["kind"] == "Node"}
+    assert providers == {f"{configuration.COMPOSE_PROVIDER}node-{number}" for number in (1, 2)}
     assert '"workload": "pi"' in _kubectl(stack, kubeconfig, "logs", pods[0]["metadata"]["name"])
     stack.run("up", "--detach", "--wait", "--scale", "node=1")
     waiting.until_now(

@@ -52,7 +52,8 @@ def run_of(home: pathlib.Path, name: str) -> ClusterRun:
     _, found = state.running(home, name)
     if not found.page_url:
         raise errors.SettingsError(
-            f"cluster {name!r} was started by a version without the page: `carico down --name {name}`, then `carico up`"
+            f"cluster {name!r} was started by a version without the page: `carico down --name {name}`, then "
+            f"`carico up --name {name}`"
         )
     port = urllib.parse.urlsplit(found.page_url).port
     assert port is not None

@@ -37,22 +37,32 @@ async def check(
     Raises `ApiUnavailable`; `ApiError` where it does not report its version.
     """
     version, namespace = await api.request("GET", "/version"), place.namespace
-    where = place.knowing(str(version.get("gitVersion")))
+    objects = await _node_objects(api)
+    listed = [] if isinstance(objects, errors.Forbidden) else objects
+    providers = [str(item.get("spec", {}).get("providerID") or "") for item in listed]
+    where = place.knowing(str(version.get("gitVersion")), providers)
     found = [_version(version)]
     found += await rights.check(api, namespace)
     if where.kind is places.Kind.KUBERNETES:
         found += await installation.check(api, namespace)
-    try:
-        objects = (await api.request("GET", "/api/v1/nodes"))["items"]
-    except errors.Forbidden as error:
+    if isinstance(objects, errors.Forbidden):
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
         of_pods = await pods.check(api, now_s, scheduler_names, where)
-        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[], place=where)
+        return Seen(findings=[*found, findings.fail("nodes", str(objects), do), *of_pods], nodes=[], place=where)
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure, where)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     found += await pods.check(api, now_s, scheduler_names, where, nodes)
     return Seen(findings=found, nodes=nodes, place=where)
+
+
+async def _node_objects(api: rights.Api) -> list[dict[str, Any]] | errors.Forbidden:
+    """Return the nodes; the error where the user may not list them."""
+    try:
+        found: list[dict[str, Any]] = (await api.request("GET", "/api/v1/nodes"))["items"]
+    except errors.Forbidden as error:
+        return error
+    return found
 
 
 def _version(said: Mapping[str, Any]) -> findings.Finding:

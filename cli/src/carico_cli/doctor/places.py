@@ -2,8 +2,10 @@
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 
 from carico_cli.live import addresses
+from carico_local.kubelets import configuration
 
 # How the version of the embedded API ends.
 EMBEDDED = "+carico"
@@ -22,10 +24,11 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where services run. `name`: of a local cluster; `namespace`: in Kubernetes."""
+    """Where services run. `name`: of a local cluster; `flags`: of one elsewhere; `namespace`: in Kubernetes."""
 
     kind: Kind
     name: str = ""
+    flags: str = ""
     namespace: str = "carico"
 
     @classmethod
@@ -33,21 +36,27 @@ class Place:
         """Return the place of a cluster; None: one without a known bus."""
         if at is not None and at.is_local:
             return cls(kind=Kind.LOCAL, name=at.name)
-        is_compose = at is not None and at.is_compose
-        return cls(kind=Kind.COMPOSE if is_compose else Kind.KUBERNETES, namespace=namespace)
+        if at is not None and at.is_compose:
+            return cls(kind=Kind.COMPOSE, namespace=namespace)
+        return cls(kind=Kind.KUBERNETES, flags="" if at is None else at.flags, namespace=namespace)
 
     def carico(self, words: str) -> str:
         """Return the command of `carico` that means this cluster.
 
         >>> Place(kind=Kind.LOCAL, name="shop").carico("capacity")
-        '`carico capacity --name shop`'
+        'carico capacity --name shop'
         """
-        command = addresses.COMPOSE_CARICO if self.kind is Kind.COMPOSE else "carico"
-        return f"`{command} {words}{f' --name {self.name}' if self.kind is Kind.LOCAL else ''}`"
+        if self.kind is Kind.COMPOSE:
+            return f"{addresses.COMPOSE_CARICO} {words}"
+        return f"carico {words}{f' --name {self.name}' if self.kind is Kind.LOCAL else self.flags}"
 
-    def knowing(self, version: str) -> "Place":
-        """Return the place once the API's version is known: elsewhere, only compose has the embedded API."""
-        is_compose = self.kind is Kind.KUBERNETES and version.endswith(EMBEDDED)
+    def knowing(self, version: str, provider_ids: Iterable[str] = ()) -> "Place":
+        """Return the place once the API's version and its nodes' providerIDs are known.
+
+        Elsewhere, only compose has the embedded API, or kubelets of this provider (its profile `kube`).
+        """
+        by_nodes = any(each.startswith(configuration.COMPOSE_PROVIDER) for each in provider_ids)
+        is_compose = self.kind is Kind.KUBERNETES and (version.endswith(EMBEDDED) or by_nodes)
         return dataclasses.replace(self, kind=Kind.COMPOSE) if is_compose else self
 
     @property
@@ -64,7 +73,7 @@ class Place:
         """Return the command that shows the log of nats, aggregator, scheduler or agent; `node`: of that agent."""
         match self.kind:
             case Kind.LOCAL:
-                return f"`carico logs {service}{f'/{node}' if node else ''} --name {self.name}`"
+                return f"`{self.carico(f'logs {service}/{node}' if node else f'logs {service}')}`"
             case Kind.COMPOSE:
                 # A node's container runs kubelet and agent.
                 return f"`docker compose logs {({'agent': 'node', 'nats': 'nats-server'}).get(service, service)}`"
@@ -72,11 +81,11 @@ class Place:
 
     def of_service(self, service: str, node: str = "") -> str:
         """Return the command that shows why a service does not answer; `node`: of that agent."""
-        return f"{self.carico('status')} says why" if self.kind is Kind.LOCAL else self.log(service, node)
+        return f"`{self.carico('status')}` says why" if self.kind is Kind.LOCAL else self.log(service, node)
 
     def of_node(self, node: str) -> str:
         """Return the command that shows why a node is not ready."""
-        return self.carico("status") if self.kind is Kind.LOCAL else f"`{self.kubectl} describe node {node}`"
+        return f"`{self.carico('status')}`" if self.kind is Kind.LOCAL else f"`{self.kubectl} describe node {node}`"
 
     @property
     def reach_bus(self) -> str:
@@ -90,7 +99,7 @@ class Place:
         """How to run the same version of all services."""
         match self.kind:
             case Kind.LOCAL:
-                return f"`carico down --name {self.name}`, then `carico up --name {self.name}`"
+                return f"`{self.carico('down')}`, then `{self.carico('up')}`"
             case Kind.COMPOSE:
                 return "`docker compose up -d --wait --build`"
         return "`kubectl apply -k deploy/k8s/overlays/...` of one version, then `kubectl rollout status`"

@@ -92,7 +92,7 @@ def _passed_over(
         if later >= PASSED_OVER:
             waited = formats.duration(now_s - pod.created_at_s)
             detail = f"class {named}: {pod.key} has waited {waited}, while {later} later Pods of other classes run"
-            explain = place.carico(f"explain {pod.key}")
+            explain = f"`{place.carico(f'explain {pod.key}')}`"
             do = f"{explain} says what it lacks; a higher priority makes room go to it first"
             found.append(findings.warn("fairness", detail, do))
     return found
@@ -172,8 +172,8 @@ def _crashing(
     if not found:
         return []
     do = (
-        f"`{place.kubectl} logs POD --previous` shows the output before it ended, {place.carico('explain POD')} why it "
-        "did"
+        f"`{place.kubectl} logs POD --previous` shows the output before it ended, `{place.carico('explain POD')}` why "
+        "it did"
     )
     return [findings.warn("Pods crashing", f"their containers end again and again: {findings.names(found)}", do)]
 

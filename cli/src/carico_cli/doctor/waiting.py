@@ -33,7 +33,7 @@ def report(
     found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
     left = sum(len(group) for group in list(groups.values())[_REASONS_MOST:])
     more = findings.warn(
-        WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", f"{place.carico('top')}, P"
+        WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", f"`{place.carico('top')}`, P"
     )
     return [*found, *([more] if left else [])]
 
@@ -66,11 +66,11 @@ def _finding(
     keys = findings.names([pod.key for pod in group])
     waited = formats.duration(now_s - oldest.created_at_s)
     detail = f"{len(group)} for up to {waited}: {why or 'no scheduler has looked at them'} ({keys})"
-    explain = place.carico(f"explain {oldest.key}")
+    explain = f"`{place.carico(f'explain {oldest.key}')}`"
     if not why:
         return findings.warn(WHAT, detail, f"is a scheduler running? {place.log('scheduler')}")
     if why == _FULL:
-        do = f"the cluster is full, and they start as others end; {place.carico('capacity')} shows what limits it"
+        do = f"the cluster is full, and they start as others end; `{place.carico('capacity')}` shows what limits it"
         return findings.warn(WHAT, detail, do)
     judged = judgement.judge(oldest, nodes)
     if judged.never:

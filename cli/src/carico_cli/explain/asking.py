@@ -28,7 +28,6 @@ DETAIL_MOST_S = 1.0
 LIMIT_MOST = 1000
 # How a text begins that says that the Kubernetes API cannot be reached.
 SILENT = "the Kubernetes API does not answer"
-_ELSEWHERE = "`nats service ls` lists the services, `carico doctor` shows what is wrong"
 T = TypeVar("T")
 
 
@@ -64,18 +63,19 @@ class Asker:
         api: "Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]]", clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
-        self._at = at
+        self.at = at
         self._api = api
         self.clock = clock
 
     async def ask(self, verb: str, question: Mapping[str, object]) -> dict[str, Any]:
         """Return the leading scheduler's answer. Raises `NoAnswer`, `Refused`."""
         until_s = self.clock.monotonic_s() + LEADER_MOST_S
-        look = self._at.look if self._at.is_local else _ELSEWHERE
+        elsewhere = f"`nats service ls` lists the services, `{self.at.carico('doctor')}` shows what is wrong"
+        look = self.at.look if self.at.is_local else elsewhere
         while True:
             try:
                 return await service_queries.ask(
-                    self._bus, self._at, "scheduler", verb, question, within_s=ANSWER_MOST_S,
+                    self._bus, self.at, "scheduler", verb, question, within_s=ANSWER_MOST_S,
                     hint=f"none is running, or none leads now; {look}",
                 )  # fmt: skip
             except service_queries.NoAnswer:
@@ -88,7 +88,7 @@ class Asker:
         question = {"namespace": namespace, "pod": pod}
         try:
             answer = await service_queries.ask(
-                self._bus, self._at, "rescheduler", "pod.explain", question, within_s=DETAIL_MOST_S, hint=""
+                self._bus, self.at, "rescheduler", "pod.explain", question, within_s=DETAIL_MOST_S, hint=""
             )
         except (service_queries.NoAnswer, service_queries.Refused):
             return None

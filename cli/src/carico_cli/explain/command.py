@@ -10,7 +10,7 @@ import orjson
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, containers, node_text, pod_text
-from carico_cli.live import service_queries
+from carico_cli.live import addresses, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
@@ -60,7 +60,7 @@ def command(
         from carico_cli.explain import job_asking, job_text
 
         found = asyncio.run(job_asking.explain(at, context, in_namespace, name))
-        formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide, kubectl=at.kubectl))
+        formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide, at=at))
         return
 
     async def ask(asker: asking.Asker) -> str:
@@ -137,7 +137,7 @@ async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str
         answer["nearest"] = names.nearest(name, there.pods, most=asking.NEAREST_MOST)
         answer["jobs"] = (names.nearest(name, there.jobs) or there.jobs)[: asking.NEAREST_MOST]
         answer["has_namespace"] = bool(there.pods) or await asker.has_namespace(namespace)
-    text = _unknown(answer, other, await asker.refusal(namespace, name))
+    text = _unknown(answer, other, await asker.refusal(namespace, name), asker.at)
     # While the API does not answer, the Pod may exist: the name need not be wrong.
     is_silent = asking.SILENT in (answer["note"] or "")
     return errors.ApiUnavailable(text) if is_silent else errors.SettingsError(text)
@@ -192,17 +192,19 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["containers"] = containers.of_status(found.get("status", {}))
 
 
-def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None) -> str:
+def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None, at: addresses.Address) -> str:
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
     if not hint and answer.get("jobs"):
-        hint = f"jobs there: {', '.join(answer['jobs'])}: `carico explain job {answer['jobs'][0]}`"
+        explain = at.carico(f"explain job {answer['jobs'][0]}")
+        hint = f"jobs there: {', '.join(answer['jobs'])}: `{explain}`"
     if not answer.get("has_namespace", True):
         hint = f"there is no namespace {answer['namespace']!r}"
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
     elif other is not None:
         where = f" -n {answer['namespace']}" if other == JOB else ""
-        hint = f"there is a {other} of that name: `carico explain {other} {answer['pod']}{where}`"
+        explain = at.carico(f"explain {other} {answer['pod']}{where}")
+        hint = f"there is a {other} of that name: `{explain}`"
     note = f"; {answer['note']}" if answer.get("note") else ""
     job = "" if refusal is None else f"; the API refused the Pods of the Job of that name: {refusal}"
     return f"Pod {answer['namespace']}/{answer['pod']} not found" + (f" ({hint})" if hint else "") + note + job

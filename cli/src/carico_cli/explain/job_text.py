@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts
 from carico_core.wire.kubernetes import instants
@@ -62,12 +63,12 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
     }
 
 
-def text(found: Mapping[str, Any], *, wide: bool = False, kubectl: str = "kubectl") -> str:
-    """Return the answer in lines of at most 80 columns."""
+def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address = addresses.OF_SHELL) -> str:
+    """Return the answer in lines of at most 80 columns. at: the cluster, which advice names."""
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(found["phases"].items()))
     took = f"{'in' if found['ended'] else 'so far'} {found['job_s']:.1f} s"
     lines = words.paragraph(f"job {found['job']}: {amounts.plural(found['pods'], 'Pod')} ({phases}), {took}", "")
-    lines += words.paragraph(_verdict(found, kubectl))
+    lines += words.paragraph(_verdict(found, at))
     total_s = sum(each["total_s"] for each in found["spans"].values()) or 1.0
     rows = [
         (_SPANS[what], _seconds(each["mean_s"]), _seconds(each["most_s"]), f"{each['total_s'] / total_s:.0%}")
@@ -92,17 +93,17 @@ def text(found: Mapping[str, Any], *, wide: bool = False, kubectl: str = "kubect
 _SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
 
 
-def _verdict(found: Mapping[str, Any], kubectl: str) -> str:
+def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
     """Return in one sentence where most of the time went, and what would change that."""
     most = max(found["spans"], key=lambda what: found["spans"][what]["total_s"])
     slow = found["slowness"]
     ran = "" if slow is None else f"; a Pod took {slow:.1f} times its work alone"
     if most == "waiting":
         waits = found["phases"].get("Pending", 0)
-        now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`carico top`, P)" if waits else ""
+        now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`{at.carico('top')}`, P)" if waits else ""
         return f"its Pods mostly waited for a node: more nodes or a higher ceiling shorten that{ran}{now}"
     if most == "starting":
-        return f"its Pods mostly waited to be started by their nodes: `{kubectl} describe pod` shows why{ran}"
+        return f"its Pods mostly waited to be started by their nodes: `{at.kubectl} describe pod` shows why{ran}"
     if slow is not None and slow > _SLOW:
         return f"its Pods mostly ran, slowly: fewer on a node (a lower ceiling) make each faster{ran}"
     return f"its Pods mostly ran{ran}"

@@ -24,15 +24,14 @@ _LASTING = frozenset(
 _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
-def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address | None = None) -> str:
+def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address = addresses.OF_SHELL) -> str:
     """Return all that is known of the Pod, in lines of at most 80 columns.
 
-    wide: show every node of the answer. at: the cluster, whose flags and kubectl advice names.
+    wide: show every node of the answer. at: the cluster, which advice names.
     """
-    kubectl = "kubectl" if at is None else at.kubectl
-    lines = [_headline(answer), *_of_node(answer, kubectl)]
+    lines = [_headline(answer), *_of_node(answer, at.kubectl)]
     lines += _of_judgement(answer)
-    for sentence in containers.sentences(answer, kubectl):
+    for sentence in containers.sentences(answer, at.kubectl):
         lines += words.paragraph(sentence)
     lines += _of_events(answer)
     lines += _of_uses(answer)
@@ -216,7 +215,7 @@ def _before(count: int) -> str:
     return f"{amounts.plural(count, 'Pod')} {verb} before it" if count else "no Pod waits before it"
 
 
-def _of_nodes(answer: Row, at: addresses.Address | None, *, shown: int | None) -> list[str]:
+def _of_nodes(answer: Row, at: addresses.Address, *, shown: int | None) -> list[str]:
     """Return all nodes as they are now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
     said = f"Now {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} can take {of}"
@@ -229,7 +228,7 @@ def _of_nodes(answer: Row, at: addresses.Address | None, *, shown: int | None) -
     return lines + _of_help(answer, at)
 
 
-def _of_help(answer: Row, at: addresses.Address | None) -> list[str]:
+def _of_help(answer: Row, at: addresses.Address) -> list[str]:
     """Return what could help a waiting Pod that no node can take."""
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
@@ -237,7 +236,7 @@ def _of_help(answer: Row, at: addresses.Address | None) -> list[str]:
     for reason, text in remedies.for_refused(answer["refused"], at):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
-        lines += words.paragraph(f"reserved: {remedies.RESERVED}")
+        lines += words.paragraph(f"reserved: {remedies.reserved(at)}")
     return lines
 
 

@@ -11,18 +11,16 @@ _FULL = (
     "a higher ceiling ({ceiling}: more Pods on a node, each slower), or by eviction of Pods of lower priority, if "
     "it gets a higher one"
 )
-_SILENT = "check the agent and its connection to NATS: `carico doctor`, then the agent's log"
-# Where only reservations fill the node.
-RESERVED = (
+_SILENT = "check the agent and its connection to NATS: `{doctor}`, then the agent's log"
+_RESERVED = (
     "Pods that have not started yet reserve room on their node, and one that the node cannot start (image, volume) "
-    "does so until it is deleted: `carico explain node NODE` names them"
+    "does so until it is deleted: `{explain_node}` names them"
 )
 BY_REASON: Mapping[str, str] = {
     _Reason.CAPACITY: _FULL,
     _Reason.NO_ADVERTISEMENT: _SILENT,
     _Reason.STALE: _SILENT,
-    _Reason.SUSPECT: "its agent does not report a Pod that was placed there: `carico explain node NODE`, the agent's "
-    "log",
+    _Reason.SUSPECT: "its agent does not report a Pod that was placed there: `{explain_node}`, the agent's log",
     _Reason.NOT_READY: "check the node: `{kubectl} describe node NODE`",
     _Reason.UNSCHEDULABLE: "`{kubectl} uncordon NODE`, unless it is being drained",
     _Reason.TAINT: "add a toleration to the Pod, or `{kubectl} taint node NODE KEY-`",
@@ -43,14 +41,24 @@ BY_REASON: Mapping[str, str] = {
 }
 
 
-def for_refused(refused: Mapping[str, int], at: addresses.Address | None = None) -> list[tuple[str, str]]:
+def for_refused(refused: Mapping[str, int], at: addresses.Address = addresses.OF_SHELL) -> list[tuple[str, str]]:
     """Return (reason, what could help), beginning with the reason that refuses the most nodes.
 
-    at: the cluster, whose flags and kubectl the advice names.
+    at: the cluster, which the advice names.
     """
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    words = {
-        "ceiling": "`carico up --ceiling`" if at is not None and at.is_local else "CARICO_AGENT_CEILING_CPU",
-        "kubectl": "kubectl" if at is None else at.kubectl,
+    return [(reason, BY_REASON[reason].format(**_words(at))) for reason, _ in ordered if reason in BY_REASON]
+
+
+def reserved(at: addresses.Address) -> str:
+    """Return what could help where only reservations fill the node."""
+    return _RESERVED.format(**_words(at))
+
+
+def _words(at: addresses.Address) -> dict[str, str]:
+    return {
+        "ceiling": "`carico up --ceiling`" if at.is_local else "CARICO_AGENT_CEILING_CPU",
+        "kubectl": at.kubectl,
+        "doctor": at.carico("doctor"),
+        "explain_node": at.carico("explain node NODE"),
     }
-    return [(reason, BY_REASON[reason].format(**words)) for reason, _ in ordered if reason in BY_REASON]

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from carico_cli.jobs import job_summary, refusals
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_core.domain import errors
 from carico_local.jobs import facts
@@ -20,12 +20,17 @@ _NAMED_MOST = 10
 WhyGone = Callable[[float], str | None]
 
 
-async def wait(live: connection.ApiSession, job: jobs.Job, *, why_gone: WhyGone, batch: bool = False) -> int:
-    """Wait for the job; return the exit code. batch: a controller creates the Pods, some of which may be missing."""
+async def wait(
+    live: connection.ApiSession, job: jobs.Job, *, why_gone: WhyGone, at: addresses.Address, batch: bool = False
+) -> int:  # fmt: skip
+    """Wait for the job; return the exit code.
+
+    at: the cluster, which advice names. batch: a controller creates the Pods, some of which may be missing.
+    """
     tasks = [asyncio.ensure_future(live.observer.follow_pods(live.api))]
     if batch:
         tasks.append(asyncio.ensure_future(_report_refusals(live, job)))
-    outage, stillness = _Outage(live, job), _Stillness(live, job)
+    outage, stillness = _Outage(live, job), _Stillness(live, job, at)
     said = -1
     try:
         while True:
@@ -105,8 +110,9 @@ class _Outage:
 class _Stillness:
     """Prints what a job's Pods wait for, once each time the job makes no progress."""
 
-    def __init__(self, live: connection.ApiSession, job: jobs.Job) -> None:
+    def __init__(self, live: connection.ApiSession, job: jobs.Job, at: addresses.Address) -> None:
         self._live = live
+        self._at = at
         self._job = job
         self._seen: object = None
         self._since_s = 0.0
@@ -124,9 +130,10 @@ class _Stillness:
         bound = [pod for pod in pending if pod.node]
         what = [f"{len(pending) - len(bound)} without a node"] if len(bound) < len(pending) else []
         what += [f"{len(bound)} bound and not started"] if bound else []
+        explain, doctor = self._at.carico(f"explain {pending[0].name}"), self._at.carico("doctor")
         formats.say(
             f"job {self._job.name}: no progress for {_STILL_S:.0f} s: {', '.join(what)}; "
-            f"`carico explain {pending[0].name}` says why, `carico doctor` checks the cluster; still waiting",
+            f"`{explain}` says why, `{doctor}` checks the cluster; still waiting",
             err=True,
         )
 

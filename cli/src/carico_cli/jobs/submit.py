@@ -57,20 +57,18 @@ def command(
     def shortage() -> str | None:
         return machine.disk_shortage(folders.find(context.home, address.name).root) if address.is_local else None
 
-    of = which.naming(context, address.name) if address.is_local else ""
+    of = which.naming(context, address.name) if address.is_local else address.flags
     try:
         code = asyncio.run(
             _submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ)
         )
     except KeyboardInterrupt:
         formats.say(
-            f"\nwhat was created of job {job.name} goes on: `{address.carico} explain job {job.name}{of}`", err=True
+            f"\nwhat was created of job {job.name} goes on: `{address.program} explain job {job.name}{of}`", err=True
         )
         raise
-    # Flags that name a cluster elsewhere would have to be given again.
-    if address.is_local or context.environ.get(which.NATS_URL):
-        live = [] if wait else [f"{address.carico} top{of}"]
-        formats.say(formats.next_steps([*live, f"{address.carico} explain job {job.name}{of}"]))
+    live = [] if wait else [f"{address.program} top{of}"]
+    formats.say(formats.next_steps([*live, f"{address.program} explain job {job.name}{of}"]))
     return code
 
 
@@ -117,7 +115,7 @@ async def _submit(
         except errors.ApiUnavailable as error:
             raise errors.ApiUnavailable(f"job {job.name}: {error}; {shortage() or address.look}") from None
         formats.say(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
-        return await job_wait.wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
+        return await job_wait.wait(live, job, why_gone=why_gone, batch=batch, at=address) if wait else 0
 
 
 async def _check_name(live: connection.ApiSession, job: jobs.Job, address: addresses.Address) -> None:

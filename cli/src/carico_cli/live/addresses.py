@@ -31,6 +31,8 @@ class Address:
     kube: kube.KubeSettings
     # A cluster of `carico up`, on this machine.
     is_local: bool = False
+    # Whether the flag --nats-url gave the address: a further command needs it, too.
+    is_by_flag: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def url(self) -> str:
@@ -44,9 +46,25 @@ class Address:
         return urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname == _COMPOSE_HOST
 
     @property
-    def carico(self) -> str:
+    def program(self) -> str:
         """How a person runs `carico` where they started this command."""
         return COMPOSE_CARICO if self.is_compose else "carico"
+
+    @property
+    def flags(self) -> str:
+        """What to add to a command of `carico`, so that it means this cluster whichever others there are."""
+        if self.is_local:
+            return f" --name {self.name}"
+        given = (("--nats-url", self.url if self.is_by_flag else ""), *self._kube_flags)
+        return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
+
+    def carico(self, words: str) -> str:
+        """Return the command of `carico` that means this cluster.
+
+        >>> OF_SHELL.carico("capacity"), dataclasses.replace(OF_SHELL, name="shop", is_local=True).carico("capacity")
+        ('carico capacity', 'carico capacity --name shop')
+        """
+        return f"{self.program} {words}{self.flags}"
 
     @property
     def kubectl(self) -> str:
@@ -55,15 +73,23 @@ class Address:
             return f"carico use {self.name} kubectl"
         if self.is_compose:
             return COMPOSE_KUBECTL
-        flags = (("--kubeconfig", self.kube.kubeconfig), ("--context", self.kube.context))
-        return shlex.join(["kubectl", *(word for flag, value in flags if value for word in (flag, value))])
+        return shlex.join(["kubectl", *(word for flag, value in self._kube_flags if value for word in (flag, value))])
 
     @property
     def look(self) -> str:
         """What to do where nothing answers."""
         if self.is_local:
-            return f"`carico status --name {self.name}` shows what runs"
-        return "check the address and the credentials (CARICO_BUS_..., docs/security.md); `carico doctor` checks more"
+            return f"`{self.carico('status')}` shows what runs"
+        doctor = self.carico("doctor")
+        return f"check the address and the credentials (CARICO_BUS_..., docs/security.md); `{doctor}` checks more"
+
+    @property
+    def _kube_flags(self) -> tuple[tuple[str, str], ...]:
+        return ("--kubeconfig", self.kube.kubeconfig), ("--context", self.kube.context)
+
+
+# The cluster that commands without flags mean.
+OF_SHELL = Address(name="", bus=buses.BusSettings(), kube=kube.KubeSettings())
 
 
 class Where(Protocol):
@@ -94,7 +120,8 @@ def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str],
         raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
-    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
+    by_flag = given_by.startswith("--")
+    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted, is_by_flag=by_flag)
 
 
 def _is_address(text: str) -> bool:

@@ -46,16 +46,18 @@ def parse(pod_class: str) -> ClassName:
     return ClassName(kind=kind, namespace=namespace, name=name)
 
 
-def of_class(rows: Sequence[Row], pod_class: str) -> list[Row]:
-    """Return the row of a class by its whole name. Raises `SettingsError`."""
+def of_class(rows: Sequence[Row], pod_class: str, listing: str) -> list[Row]:
+    """Return the row of a class by its whole name. `listing`: the command that lists all. Raises `SettingsError`."""
     found = [row for row in rows if row["class"] == pod_class]
     if not found:
         known = [str(row["class"]) for row in rows]
-        raise errors.SettingsError(f"--class: got {pod_class!r}, which no node has measured{_near(pod_class, known)}")
+        raise errors.SettingsError(
+            f"--class: got {pod_class!r}, which no node has measured{_near(pod_class, known, listing)}"
+        )
     return found
 
 
-def of_workload(rows: Sequence[Row], workload: str) -> list[Row]:
+def of_workload(rows: Sequence[Row], workload: str, listing: str) -> list[Row]:
     """Return the rows of a workload: NAME or KIND/NAME, as kubectl takes it. Raises `SettingsError`."""
     word, slash, name = workload.rpartition("/")
     kind = _KINDS.get(word.lower(), word)
@@ -66,7 +68,9 @@ def of_workload(rows: Sequence[Row], workload: str) -> list[Row]:
     found = [row for row in rows if (one := parse(row["class"])).name in wanted and (not slash or one.kind == kind)]
     if not found:
         known = sorted({parse(row["class"]).name for row in rows})
-        raise errors.SettingsError(f"{workload}: no node has measured a workload of this name{_near(name, known)}")
+        raise errors.SettingsError(
+            f"{workload}: no node has measured a workload of this name{_near(name, known, listing)}"
+        )
     return found
 
 
@@ -88,5 +92,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (nearest: {', '.join(near)})" if near else ""
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    return nearest(name, known) or ": `carico recommend` lists what has been measured"
+def _near(name: str, known: Iterable[str], listing: str) -> str:
+    return nearest(name, known) or f": `{listing}` lists what has been measured"

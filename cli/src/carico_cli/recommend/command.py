@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_cli.output import formats
 from carico_cli.recommend import asking, choosing, contradictions, manifests, text
 from carico_cli.shell import settings
@@ -77,7 +78,7 @@ def command(
         raise errors.SettingsError(NOTHING_YET)
     rows = chosen(
         rows, workload=workload, namespace=namespace, pod_class=pod_class,
-        has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"),
+        has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"), at=at,
     )  # fmt: skip
 
     if plot is not None:
@@ -128,7 +129,7 @@ def _picture() -> ModuleType:
 
 def chosen(
     rows: Sequence[Row], *, workload: str | None, namespace: str | None, pod_class: str | None,
-    has_namespace: Exists,
+    has_namespace: Exists, at: addresses.Address = addresses.OF_SHELL,
 ) -> list[Row]:  # fmt: skip
     """Return the rows that the user asks for, at least one. Raises `SettingsError`."""
     found = list(rows)
@@ -137,8 +138,8 @@ def chosen(
         if not found:
             raise errors.SettingsError(_nothing_in(namespace, rows, has_namespace(namespace)))
     if pod_class is not None:
-        return choosing.of_class(found, pod_class)
-    return found if workload is None else choosing.of_workload(found, workload)
+        return choosing.of_class(found, pod_class, at.carico("recommend"))
+    return found if workload is None else choosing.of_workload(found, workload, at.carico("recommend"))
 
 
 def _nothing_in(namespace: str, rows: Sequence[Row], is_there: bool | None) -> str:

@@ -26,7 +26,7 @@ class ReschedulerAsker:
         """Return the answer. Raises `NoAnswer`, `Refused`."""
         is_local = self._at.is_local
         how = (
-            "start it with `carico up --control-plane real --rescheduler`"
+            f"start it with `{self._at.carico('up --control-plane real --rescheduler')}`"
             if is_local
             else "deploy its component (docs/rescheduling.md)"
         )

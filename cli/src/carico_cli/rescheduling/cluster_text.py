@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts
 
@@ -12,14 +13,14 @@ _ROWS = 20
 _BAR = 20
 
 
-def plan(answer: Row, *, is_wide: bool) -> str:
+def plan(answer: Row, *, is_wide: bool, at: addresses.Address = addresses.OF_SHELL) -> str:
     """Return the moves of a plan in order, the nodes before and after, and what stays and why."""
     found = answer["plan"]
     lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found), *_gaps(found)]
     lines += _left_out(found["left_out"], is_wide)
     lines += _skipped(found["skipped"], found["skipped_pods"], is_wide)
     # What is planned now may still wait.
-    return "\n".join([*lines, "", *standing(answer), *(rests(answer) if found["moves"] else [])])
+    return "\n".join([*lines, "", *standing(answer, at), *(rests(answer) if found["moves"] else [])])
 
 
 def _moves(found: Row) -> list[str]:
@@ -126,14 +127,14 @@ def _skipped(rows: Sequence[Row], counts: Mapping[str, int], is_wide: bool) -> l
     return lines
 
 
-def standing(answer: Row) -> list[str]:
-    """Return how things stand: under way, paused, or why nothing is moved."""
+def standing(answer: Row, at: addresses.Address = addresses.OF_SHELL) -> list[str]:
+    """Return how things stand: under way, paused, or why nothing is moved. at: the cluster, which advice names."""
     current = answer.get("current")
     if current is not None:
         return words.paragraph(f"under way: {move(current)}", "")
     if answer["paused"]:
-        return words.paragraph(f"moves are {answer['paused']}: `carico reschedule resume`", "")
-    how = "by itself" if answer["automatic"] else "on request (`carico reschedule --apply`)"
+        return words.paragraph(f"moves are {answer['paused']}: `{at.carico('reschedule resume')}`", "")
+    how = "by itself" if answer["automatic"] else f"on request (`{at.carico('reschedule --apply')}`)"
     return words.paragraph(f"the rescheduler moves {how}, by {answer['mode']}", "")
 
 

@@ -107,7 +107,7 @@ def _of_cluster(
         formats.say(formats.json_text(move) if is_json else cluster_text.move(move))
 
     def stand(answer: cluster.Answer) -> None:
-        for line in () if is_json else (*cluster_text.standing(answer), *cluster_text.rests(answer)):
+        for line in () if is_json else (*cluster_text.standing(answer, at), *cluster_text.rests(answer)):
             formats.say(line)
 
     if what == "--watch":
@@ -115,7 +115,7 @@ def _of_cluster(
     elif what == "--dry-run":
         answer = cluster.run(at, lambda asker: asker.plan(question))
         is_wide = output is formats.Output.WIDE
-        formats.say(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide))
+        formats.say(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide, at=at))
     elif what == "--apply":
         stand(cluster.run(at, lambda asker: asker.apply(question, say)))
     else:

@@ -40,7 +40,8 @@ class Leftovers:
         if self.removed_nodes:
             clauses.append(f"removed {', '.join(self.removed_nodes)}, not in this plan, with {self.removed_pods} Pods")
         return (
-            f"cluster {name} had ended without `carico down`: {'; '.join(clauses)}; to start empty: `carico down` first"
+            f"cluster {name} had ended without `carico down`: {'; '.join(clauses)}; to start empty: "
+            f"`carico down --name {name}` first"
         )
 
 

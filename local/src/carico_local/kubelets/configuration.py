@@ -11,6 +11,8 @@ CLUSTER_RANGE = ipaddress.IPv4Network("10.244.0.0/16")
 _NODE_PREFIX = 24
 # The first addresses of a network are for the gateway and spare.
 _FIRST_NODE = 10
+# How the providerID of a node of `docker compose` begins, and no other; `carico doctor` recognises the cluster by it.
+COMPOSE_PROVIDER = "carico-compose://"
 SANDBOX_IMAGE = "docker.io/carico/busybox:1"
 DOMAIN = "cluster.local"
 # Quantities of CPU and memory as Kubernetes writes them.
@@ -34,6 +36,8 @@ class Node:
     cpus: float
     memory_bytes: int
     first: int = _FIRST_NODE
+    # The Node's spec.providerID; empty: none.
+    provider_id: str = ""
 
     def address(self, network: ipaddress.IPv4Network) -> str:
         """Return the node's own address."""
@@ -123,6 +127,7 @@ def _kubelet(node: Node, address: str, machine: HostSize) -> Mapping[str, object
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
+        "providerID": node.provider_id,
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
         # CI machines have v1 cgroups, which 1.36 refuses by default.

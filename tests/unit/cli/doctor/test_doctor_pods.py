@@ -13,6 +13,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
 from carico_local.api.kubectl import discovery
+from carico_local.kubelets.compose import plane
 from tests.unit.cli import fake_cluster
 from tests.unit.cli.doctor import test_cli_doctor as doctor
 from tests.unit.scheduler import objects
@@ -236,6 +237,10 @@ def test_a_remedy_fits_where_the_cluster_runs(url: str, is_local: bool, logs: tu
             "docker compose run --rm carico explain POD",
         ),
         (KUBERNETES, "kubectl", "carico explain POD"),
+        (
+            places.Place.of(dataclasses.replace(doctor.AT, is_by_flag=True), "carico"), "kubectl",
+            f"carico explain POD --nats-url {doctor.AT.url}",
+        ),
     ],
 )  # fmt: skip
 async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl: str, explain: str) -> None:
@@ -263,11 +268,18 @@ async def test_compose_is_known_by_its_api_also_from_this_machine(monkeypatch: p
     assert elsewhere.knowing(discovery.VERSION["gitVersion"]).kind is places.Kind.COMPOSE
     assert elsewhere.knowing("v1.36.2+k3s1") == elsewhere
     assert LOCAL.knowing(discovery.VERSION["gitVersion"]) == LOCAL
+    # With a real control plane, its kubelets report their provider.
+    own = plane.node("172.18.0.7", name="node-3").provider_id
+    assert elsewhere.knowing("v1.36.2", ["", own]).kind is places.Kind.COMPOSE
+    assert elsewhere.knowing("v1.36.2", ["", "kind://docker/kind/kind-worker"]) == elsewhere
+    assert LOCAL.knowing("v1.36.2", [own]) == LOCAL
 
     async def installed(*_: object) -> list[findings.Finding]:
         raise AssertionError("compose installs nothing into Kubernetes")
 
     monkeypatch.setattr(installation, "check", installed)
-    answers = {"/version": discovery.VERSION, "/api/v1/nodes": {"items": []}}
-    seen = await kubernetes.check(doctor.Api(answers), elsewhere, now_s=NOW_S)
-    assert seen.place.kind is places.Kind.COMPOSE
+    real = {"metadata": {"name": "node-3"}, "spec": {"providerID": own}, "status": {}}
+    for version, nodes in ((discovery.VERSION, []), ({"gitVersion": "v1.36.2"}, [real])):
+        answers = {"/version": version, "/api/v1/nodes": {"items": nodes}}
+        seen = await kubernetes.check(doctor.Api(answers), elsewhere, now_s=NOW_S)
+        assert seen.place.kind is places.Kind.COMPOSE

@@ -55,14 +55,18 @@ class Api:
         return self.pods[name]
 
 
-def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | None = None) -> asking.Asker:
+ELSEWHERE = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+
+
+def asker(
+    bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | None = None, at: addresses.Address = ELSEWHERE
+) -> asking.Asker:
     """Asks on this bus; a clock that runs on by itself ends each wait at once."""
 
     @contextlib.asynccontextmanager
     async def api() -> AsyncIterator[Api]:
         yield pods if isinstance(pods, Api) else Api(pods or {})
 
-    at = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
 
 
@@ -466,12 +470,14 @@ async def test_a_name_that_is_near_that_of_a_pod_that_has_ended_is_found_at_the_
             return await super().request(method, path, params=params)
 
     ended = Ended({})
-    for name, near in (
-        ("fist-0", "nearest: first-0"), ("w-0", "nearest: w-0-7l42t"), ("pi-39", "nearest: pi-91513550-39"),
-        ("none", "jobs there: pi-91513550: `carico explain job pi-91513550`"),
+    for name, at, near in (
+        ("fist-0", HERE, "nearest: first-0"), ("w-0", HERE, "nearest: w-0-7l42t"),
+        ("pi-39", HERE, "nearest: pi-91513550-39"),
+        ("none", ELSEWHERE, "jobs there: pi-91513550: `carico explain job pi-91513550`"),
+        ("none", HERE, "jobs there: pi-91513550: `carico explain job pi-91513550 --name shop`"),
     ):  # fmt: skip
         with pytest.raises(errors.SettingsError, match=rf"Pod default/{name} not found \({near}\)$"):
-            await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended), "default", name, 20)
+            await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended, at), "default", name, 20)
 
 
 async def test_a_namespace_that_does_not_exist_is_said() -> None:
@@ -508,10 +514,10 @@ async def test_only_the_pods_of_a_job_are_read_and_others_to_name_them() -> None
 @pytest.mark.parametrize(
     ("found", "hint"),
     [
-        ({"pods": {"items": [{}]}}, "a job of that name: `carico explain job batch -n default`"),
+        ({"pods": {"items": [{}]}}, "a job of that name: `carico explain job batch -n default --name shop`"),
         (
             {"pods": {"items": []}, "batch": {"metadata": {"uid": "u"}}, "events": {"items": []}},
-            "a node of that name: `carico explain node batch`",
+            "a node of that name: `carico explain node batch --name shop`",
         ),
     ],
 )
@@ -523,7 +529,9 @@ async def test_the_name_of_a_job_or_a_node_is_no_unknown_pod(found: Mapping[str,
             return await super().request(method, path, params=params)
 
     with pytest.raises(errors.SettingsError, match=rf"\(there is {hint}\)"):
-        await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), Named(found)), "default", "batch", 20)
+        await command.explain_pod(
+            asker(answering.DeskBus(desk_with_pods()), Named(found), HERE), "default", "batch", 20
+        )
 
 
 async def test_a_job_whose_pods_the_api_refuses_is_reported_with_the_reason() -> None:
@@ -674,6 +682,10 @@ def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> No
 def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
     said = dict(remedies.for_refused({"capacity": 1}, HERE))["capacity"]
     assert "`carico up --ceiling`" in said and "CARICO_AGENT" not in said
+    silent = {"no_advertisement": 1, "stale": 1, "suspect": 1}
+    found = dict(remedies.for_refused(silent, HERE))
+    assert "`carico doctor --name shop`" in found["stale"]
+    assert "`carico explain node NODE --name shop`" in found["suspect"] and "{" not in remedies.reserved(HERE)
     assert "CARICO_AGENT_CEILING_CPU" in dict(remedies.for_refused({"capacity": 1}))["capacity"]
 
 

@@ -1,11 +1,13 @@
 """`carico explain job`: where a job's time went."""
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from carico_cli.explain import command, job_text
+from carico_cli.live import addresses
 from carico_cli.output import words
 from carico_core.domain import errors
 
@@ -68,6 +70,8 @@ def test_what_still_waits_or_runs_counts_until_now() -> None:
     text = job_text.text(found)
     assert "(1 pending, 1 running), so far 30.0 s" in text
     assert "not yet started: 1 Pod (`carico top`, P)" in " ".join(text.split())
+    shop = dataclasses.replace(addresses.OF_SHELL, name="shop", is_local=True)
+    assert "(`carico top --name shop`, P)" in " ".join(job_text.text(found, at=shop).split())
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,15 @@ def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Pa
     assert (found.bus.url, found.kube.kubeconfig) == ("nats://nats-server:4222", "")
 
 
+def test_advice_repeats_the_flags_that_were_given_and_not_what_the_environment_has(tmp_path: pathlib.Path) -> None:
+    by_flags = which.Flags(nats_url="nats://x:1", kubeconfig="my file", kube_context="prod")
+    found = submit._address(context(tmp_path), by_flags)
+    assert found.carico("top") == "carico top --nats-url nats://x:1 --kubeconfig 'my file' --context prod"
+    environ = context(tmp_path, NATS_URL="nats://x:1", KUBECONFIG="/etc/k")
+    assert submit._address(environ, which.Flags()).carico("top") == "carico top"
+    assert submit._address(environ, which.Flags(kube_context="prod")).carico("top") == "carico top --context prod"
+
+
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
@@ -153,6 +162,9 @@ JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
 REMOTE = addresses.Address(
     name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=api_client.KubeSettings()
 )
+LOCAL = dataclasses.replace(REMOTE, name="shop", is_local=True)
+FLAGGED = dataclasses.replace(REMOTE, kube=api_client.KubeSettings(context="prod"), is_by_flag=True)
+COMPOSED = dataclasses.replace(REMOTE, bus=buses.BusSettings(url="nats://nats-server:4222"))
 
 
 class Api:
@@ -211,7 +223,9 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
     gone = dataclasses.replace(REMOTE, name="shop", is_local=True)
     live = Live((0.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
-        await job_wait.wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
+        await job_wait.wait(
+            live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s), at=gone
+        )
     assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; still waiting\n"
 
 
@@ -219,7 +233,9 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
 async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_minute(tmp_path: pathlib.Path) -> None:
     live = Live((0.0, listed("Succeeded", "Running")), (5.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable) as failed:
-        await job_wait.wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+        await job_wait.wait(
+            live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s), at=REMOTE
+        )
     assert str(failed.value) == (
         "job j: 1 of 2 done, and its cluster's API has not answered for 60 s: was the cluster ended? If not, the job "
         "continues, and `kubectl get pods -l carico.dev/job=j` shows it"
@@ -235,7 +251,7 @@ async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
         (0.0, away), (50.0, listed("Running", "Running")), (55.0, away), (105.0, listed("Succeeded", "Succeeded"))
     )
     asked = await job_wait.wait(
-        live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s)
+        live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s), at=REMOTE
     )
     assert asked == 0
     assert capsys.readouterr().err.splitlines() == [
@@ -245,17 +261,30 @@ async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("at", "explain", "doctor"),
+    [
+        (REMOTE, "carico explain {}", "carico doctor"),
+        (LOCAL, "carico explain {} --name shop", "carico doctor --name shop"),
+        (
+            FLAGGED, "carico explain {} --nats-url nats://nats:4222 --context prod",
+            "carico doctor --nats-url nats://nats:4222 --context prod",
+        ),
+        (COMPOSED, "docker compose run --rm carico explain {}", "docker compose run --rm carico doctor"),
+    ],
+)  # fmt: skip
+async def test_who_waits_hears_once_where_a_job_stands_still(
+    at: addresses.Address, explain: str, doctor: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     live = Live(
         (0.0, listed("Pending", "Pending")), (200.0, listed("Running", "Pending")),
         (300.0, listed("Running", "Running")), (500.0, listed("Succeeded", "Succeeded")),
     )  # fmt: skip
-    assert await job_wait.wait(live, JOB, why_gone=lambda _: None) == 0
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, at=at) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "job j: no progress for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` checks the "
-        "cluster; still waiting",
-        "job j: no progress for 60 s: 1 without a node; `carico explain j-1` says why, `carico doctor` checks the "
-        "cluster; still waiting",
+        f"job j: no progress for 60 s: {waiting} without a node; `{explain.format(pod)}` says why, "
+        f"`{doctor}` checks the cluster; still waiting"
+        for waiting, pod in ((2, "j-0"), (1, "j-1"))
     ]
 
 
@@ -263,7 +292,7 @@ async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.Capt
 async def test_a_watch_that_ends_ends_the_waiting() -> None:
     live = Live(fails=errors.KubeconfigError("the token's file is gone"))
     with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
-        await job_wait.wait(live, JOB, why_gone=lambda _: None)
+        await job_wait.wait(live, JOB, why_gone=lambda _: None, at=REMOTE)
 
 
 class Refusing(Api):
@@ -290,7 +319,7 @@ async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.Capture
         "Error creating: guard denied it",
         quota.format("c", 1),
     ]
-    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, at=REMOTE, batch=True) == 0
     assert len(api.refused) == 1
     there = "job j: 1 of 2 Pods do not exist, because the API refuses them"
     assert capsys.readouterr().err.splitlines() == [
@@ -309,30 +338,32 @@ async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.Capture
     live = Live()
     clock, ended = cast(clocks.FakeClock, live.clock), listed("Failed", "Succeeded")
     live.api = cast(api_client.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
-    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, at=REMOTE, batch=True) == 1
     assert api.asked
     assert "refuses" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("is_local", "environ", "shown"),
-    [(True, {}, True), (False, {"NATS_URL": "nats://nats:4222"}, True), (False, {}, False)],
+    ("at", "environ", "of"),
+    [
+        (LOCAL, {}, " --name shop"),
+        (REMOTE, {"NATS_URL": "nats://nats:4222"}, ""),
+        (FLAGGED, {}, " --nats-url nats://nats:4222 --context prod"),
+    ],
 )
 def test_the_commands_to_run_next_mean_the_same_cluster(
-    is_local: bool, environ: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+    at: addresses.Address, environ: dict[str, str], of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     async def submitted(*_: object, **__: object) -> int:
         return 0
 
     monkeypatch.setattr(submit, "_submit", submitted)
-    monkeypatch.setattr(submit, "_address", lambda *_: dataclasses.replace(REMOTE, name="shop", is_local=is_local))
-    of = " --name shop" if is_local else ""
+    monkeypatch.setattr(submit, "_address", lambda *_: at)
     for flags, commands in (((), [f"  carico top{of}"]), (("--wait",), [])):
         words = ["pi", "--job", "j", *flags]
         ended = click.testing.CliRunner().invoke(submit.command, words, obj=context(tmp_path, **environ))
         assert ended.exit_code == 0
-        expected = ["next:", *commands, f"  carico explain job j{of}"]
-        assert ended.output.splitlines() == (expected if shown else [])
+        assert ended.output.splitlines() == ["next:", *commands, f"  carico explain job j{of}"]
 
 
 def test_in_compose_the_commands_to_run_next_are_those_of_its_folder(
@@ -342,8 +373,7 @@ def test_in_compose_the_commands_to_run_next_are_those_of_its_folder(
         return 0
 
     monkeypatch.setattr(submit, "_submit", submitted)
-    at = dataclasses.replace(REMOTE, bus=dataclasses.replace(REMOTE.bus, url="nats://nats-server:4222"))
-    monkeypatch.setattr(submit, "_address", lambda *_: at)
+    monkeypatch.setattr(submit, "_address", lambda *_: COMPOSED)
     inside = context(tmp_path, NATS_URL="nats://nats-server:4222")
     ended = click.testing.CliRunner().invoke(submit.command, ["pi", "--job", "j"], obj=inside)
     assert ended.output.splitlines() == [

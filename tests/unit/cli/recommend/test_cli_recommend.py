@@ -1,5 +1,6 @@
 """`carico recommend`: tables in 80 columns, resources blocks, patches, which classes are meant, and mistakes."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
@@ -350,7 +351,13 @@ ROWS = [row("ReplicaSet/shop/web"), row("Job/shop/web"), row("Job/default/pi"), 
     ],
 )
 def test_a_workload_is_named_as_for_kubectl(workload: str, expected: list[str]) -> None:
-    assert [each["class"] for each in choosing.of_workload(ROWS, workload)] == expected
+    assert [each["class"] for each in choosing.of_workload(ROWS, workload, "carico recommend")] == expected
+
+
+def test_the_command_that_lists_classes_names_its_cluster() -> None:
+    shop = dataclasses.replace(addresses.OF_SHELL, name="shop", is_local=True)
+    with pytest.raises(errors.SettingsError, match="`carico recommend --name shop` lists"):
+        choose(workload="zzz", at=shop)
 
 
 def choose(**given: Any) -> list[command.Row]:

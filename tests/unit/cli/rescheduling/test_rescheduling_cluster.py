@@ -1,6 +1,7 @@
 """`carico reschedule` on a running cluster: the plan in 80 columns or more, moves as they end, and mistakes."""
 
 import asyncio
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +96,15 @@ def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
 def test_a_plan_that_waits_says_for_what() -> None:
     found = cluster_text.plan(planned() | {"rests": "it has not lasted"}, is_wide=False)
     assert found.splitlines()[-1] == "at rest: it has not lasted"
+
+
+def test_how_moves_are_asked_for_or_resumed_names_the_cluster() -> None:
+    shop = dataclasses.replace(addresses.OF_SHELL, name="shop", is_local=True)
+    plan = cluster_text.plan(planned() | {"automatic": False}, is_wide=False, at=shop)
+    assert "`carico reschedule --apply --name shop`" in " ".join(plan.split())
+    assert cluster_text.standing({"paused": "paused"}, shop) == [
+        "moves are paused: `carico reschedule resume --name shop`"
+    ]
 
 
 def test_without_moves_the_plan_says_why() -> None:

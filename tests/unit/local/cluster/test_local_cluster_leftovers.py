@@ -56,7 +56,7 @@ async def test_pods_go_on_and_nodes_out_of_the_plan_are_removed_with_theirs() ->
     said = found.text("demo")
     assert "1 Pods continue; 1 that ran were ended with it and are restarted or fail, by their restartPolicy" in said
     assert "1 had ended; removed node-3, not in this plan, with 2 Pods" in said
-    assert "to start empty: `carico down`" in said
+    assert "to start empty: `carico down --name demo`" in said
 
 
 async def test_pods_of_played_nodes_continue_since_they_have_no_processes() -> None:

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from carico_local.kubelets import configuration
+from carico_local.kubelets.compose import plane
 
 NETWORK = ipaddress.IPv4Network("172.31.0.0/24")
 MACHINE = configuration.HostSize(cpus=8.0, memory_bytes=16 * 2**30)
@@ -33,6 +34,16 @@ def files(count: int = 3) -> dict[str, str]:
         authority="ca",
         plugins="/cni",
     )
+
+
+def test_only_nodes_of_compose_have_a_provider() -> None:
+    composed = plane.node("172.31.0.10", name="node-3", cpus=1.0, memory_bytes=2**30)
+    for node, provider_id in ((nodes(1)[0], ""), (composed, f"{configuration.COMPOSE_PROVIDER}node-3")):
+        made = configuration.files(
+            node, others=(node,), network=NETWORK, machine=MACHINE, kubeconfigs=KUBECONFIGS, authority="ca",
+            plugins="/cni",
+        )  # fmt: skip
+        assert json.loads(made["kubelet.json"])["providerID"] == provider_id
 
 
 def test_addresses_and_ranges_of_all_nodes_are_apart() -> None:

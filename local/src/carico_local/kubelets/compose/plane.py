@@ -84,7 +84,8 @@ def node(address: str, *, name: str = "", cpus: float = 1.0, memory_bytes: int =
     """Return the node at an address. Its Pod range follows from the address, so every other node knows it too."""
     number = int(ipaddress.IPv4Address(address)) - int(network(address).network_address)
     return configuration.Node(
-        name=name or f"at-{number}", number=number, cpus=cpus, memory_bytes=memory_bytes, first=1
+        name=name or f"at-{number}", number=number, cpus=cpus, memory_bytes=memory_bytes, first=1,
+        provider_id=f"{configuration.COMPOSE_PROVIDER}{name}",
     )  # fmt: skip
 
 
