@@ -97,13 +97,18 @@ class Asker:
     async def uses(self, node: str, uid: str) -> dict[str, float] | None:
         """Return what a Pod uses, as its node's agent reports; None where it has no reading, or does not answer."""
         # Imported here: of a Pod that waits, nothing is asked.
-        from carico_cli.live import node_answers
+        from carico_core.wire import messages as wire
 
-        subject = subjects.query("agent", "loads.get", node)
         try:
-            return node_answers.parse_uses(await self._bus.request(subject, b"", timeout_s=DETAIL_MOST_S), uid)
-        except (errors.BusError, errors.MessageError):
+            subject = subjects.query("agent", "loads.get", node)
+            answer = await self._bus.request(subject, b"", timeout_s=DETAIL_MOST_S)
+            used = wire.decode_loads(answer, subject=subjects.pods(node)).loads.get(uid)
+        except (errors.BadName, errors.BusError, errors.MessageError):
             return None
+        if used is None:
+            return None
+        # The names are those of `carico top --once --pods -o json`.
+        return {"cores": used.cores, "waiting_tasks": used.waiting, "memory_bytes": used.memory_bytes}
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod in the stream, or None."""

@@ -1,6 +1,4 @@
-"""Answers about one node: the agent's `state.get` and the scheduler's `node.explain`, each with a history; and what the
-agent's `loads.get` says of a Pod.
-"""
+"""Answers about one node: the agent's `state.get` and the scheduler's `node.explain`, each with a history."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,8 +12,6 @@ _HISTORY_MAX = 1000
 _ROWS_MAX = 4096
 _NOTES_MAX = 64
 _TEXT_MAX = 4096
-# What a report has of a Pod, after the place of its class; with the names that `carico top -o json` has for them.
-_AMOUNTS = ("cores", "waiting_tasks", "memory_bytes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +72,6 @@ def parse_detail(payload: bytes) -> Detail:
 def parse_notes(payload: bytes) -> tuple[str, ...]:
     """Decode the notes of an agent's answer to `state.get`: few, and printable. Raises `MessageError`."""
     return _notes(codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES))
-
-
-def parse_uses(payload: bytes, uid: str) -> dict[str, float] | None:
-    """Return what a Pod uses by an agent's answer to `loads.get`; None where there is no reading of it.
-
-    Raises `MessageError` where it is malformed. The answer is a report of loads, whose decoder takes 40 ms to import: a
-    tenth of what a command may take.
-    """
-    row = codec.parse_json(payload, maximum_bytes=codec.PAYLOAD_MAX_BYTES).fields("pods").raw.get(uid)
-    if row is None:
-        return None
-    if not _is_row(row, 1 + len(_AMOUNTS)) or not all(0.0 <= value <= fields.QUANTITY_MAX for value in row):
-        detail = f"got {fields.shown(row)}, expected a class and {len(_AMOUNTS)} amounts"
-        raise errors.MessageError(errors.Drop.WRONG_SHAPE, f"pods.{uid}", detail)
-    return dict(zip(_AMOUNTS, row[1:], strict=True))
 
 
 def _notes(message: fields.Fields) -> tuple[str, ...]:

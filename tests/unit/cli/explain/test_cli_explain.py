@@ -215,6 +215,9 @@ def loads_of(uid: str, *, waiting: float = 0.0) -> bytes:
         (loads_of("uid-placed", waiting=0.25), "it uses 502m of CPU and 11.5 MB of memory, and waits for a CPU 25% of"),
         (loads_of("uid-other"), "there is no reading of what it uses"),
         (loads_of("uid-placed").replace(b"0.502", b"-1"), "there is no reading of what it uses"),
+        # A report of another node, and one of a later version.
+        (loads_of("uid-placed").replace(b'"node-0"', b'"node-1"'), "there is no reading of what it uses"),
+        (loads_of("uid-placed").replace(b'"v":1', b'"v":2'), "there is no reading of what it uses"),
         (b"not JSON", "there is no reading of what it uses"),
     ],
 )
