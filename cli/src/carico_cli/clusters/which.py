@@ -150,7 +150,9 @@ def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | No
         return Meant(home=context.home, api=given.kube, by=elsewhere[0])
     if not url:
         raise errors.SettingsError(f"{elsewhere[0]}: the cluster's NATS address is missing: also give --nats-url")
-    return Meant(home=context.home, elsewhere=addresses.remote(url, given.kube, context.environ, given_by=by), by=by)
+    is_by_flag = given.nats_url is not None
+    at = addresses.remote(url, given.kube, context.environ, given_by=by, is_by_flag=is_by_flag)
+    return Meant(home=context.home, elsewhere=at, by=by)
 
 
 def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Meant | None:

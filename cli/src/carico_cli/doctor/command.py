@@ -93,7 +93,9 @@ async def _examine(
     context: settings.Context, wanted: api_client.KubeSettings, at: addresses.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
-    seen = kubernetes.Seen(findings=[], nodes=[], place=places.Place.of(at, namespace))
+    # Without a known bus, too, advice names the cluster by the flags of its API.
+    place = places.Place.of(at or dataclasses.replace(addresses.OF_SHELL, kube=wanted), namespace)
+    seen = kubernetes.Seen(findings=[], nodes=[], place=place)
     names = frozenset({domain_names.SCHEDULER_NAME})
     if at is not None:
         names = await bus.scheduler_names(_connecting(at, clock), clock)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from carico_cli.doctor import findings, rights
+from carico_cli.doctor import findings, places, rights
 from carico_cli.explain import containers
 from carico_cli.live import object_events
 from carico_core.domain import errors
@@ -22,11 +22,11 @@ _KINDS = {
 }
 # What kubelets write about a volume or a variable that cannot be had.
 _MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found')
-_SECRETS = "`deploy/k8s/secrets.sh DIRECTORY | kubectl apply -f -` creates the Secrets (deploy/README.md)"
 
 
-async def check(api: rights.Api, namespace: str) -> list[findings.Finding]:
-    """Return what is found about the parts in that namespace."""
+async def check(api: rights.Api, place: places.Place) -> list[findings.Finding]:
+    """Return what is found about the parts in the place's namespace."""
+    namespace = place.namespace
     try:
         parts = [
             (kind, part)
@@ -46,11 +46,12 @@ async def check(api: rights.Api, namespace: str) -> list[findings.Finding]:
     missing = sorted({*_missing(_waiting(pods)), *_missing(await _mounts(api, namespace))})
     if missing:
         detail = f"{findings.names(unready)}; missing: {findings.names(missing)}"
-        return [findings.fail(_WHAT, detail, _SECRETS)]
+        do = f"`deploy/k8s/secrets.sh DIRECTORY | {place.kubectl} apply -f -` creates the Secrets (deploy/README.md)"
+        return [findings.fail(_WHAT, detail, do)]
     reasons = sorted(set(_waiting(pods)) | set(_unplaced(pods)))
     detail = "; ".join([findings.names(unready), *reasons[:3]])
-    do = f"they may still be starting; if not: `kubectl -n {namespace} get pods`, then `describe` or `logs` of one"
-    return [findings.warn(_WHAT, detail, do)]
+    look = f"`{place.kubectl} -n {namespace} get pods`, then `describe` or `logs` of one"
+    return [findings.warn(_WHAT, detail, f"they may still be starting; if not: {look}")]
 
 
 async def _listed(api: rights.Api, path: str) -> list[dict[str, Any]]:

@@ -36,15 +36,15 @@ async def check(
 
     Raises `ApiUnavailable`; `ApiError` where it does not report its version.
     """
-    version, namespace = await api.request("GET", "/version"), place.namespace
+    version = await api.request("GET", "/version")
     objects = await _node_objects(api)
     listed = [] if isinstance(objects, errors.Forbidden) else objects
     providers = [str(item.get("spec", {}).get("providerID") or "") for item in listed]
     where = place.knowing(str(version.get("gitVersion")), providers)
     found = [_version(version)]
-    found += await rights.check(api, namespace)
+    found += await rights.check(api, place.namespace)
     if where.kind is places.Kind.KUBERNETES:
-        found += await installation.check(api, namespace)
+        found += await installation.check(api, where)
     if isinstance(objects, errors.Forbidden):
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
         of_pods = await pods.check(api, now_s, scheduler_names, where)

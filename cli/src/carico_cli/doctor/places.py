@@ -24,31 +24,22 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where services run. `name`: of a local cluster; `flags`: of one elsewhere; `namespace`: in Kubernetes."""
+    """Where services run. `at`: the cluster, which commands name; `namespace`: in Kubernetes."""
 
     kind: Kind
-    name: str = ""
-    flags: str = ""
+    at: addresses.Address = addresses.OF_SHELL
     namespace: str = "carico"
 
     @classmethod
-    def of(cls, at: addresses.Address | None, namespace: str) -> "Place":
-        """Return the place of a cluster; None: one without a known bus."""
-        if at is not None and at.is_local:
-            return cls(kind=Kind.LOCAL, name=at.name)
-        if at is not None and at.is_compose:
-            return cls(kind=Kind.COMPOSE, namespace=namespace)
-        return cls(kind=Kind.KUBERNETES, flags="" if at is None else at.flags, namespace=namespace)
+    def of(cls, at: addresses.Address, namespace: str) -> "Place":
+        """Return the place of a cluster."""
+        kind = Kind.LOCAL if at.is_local else Kind.COMPOSE if at.is_compose else Kind.KUBERNETES
+        return cls(kind=kind, at=at, namespace=namespace)
 
     def carico(self, words: str) -> str:
-        """Return the command of `carico` that means this cluster.
-
-        >>> Place(kind=Kind.LOCAL, name="shop").carico("capacity")
-        'carico capacity --name shop'
-        """
-        if self.kind is Kind.COMPOSE:
-            return f"{addresses.COMPOSE_CARICO} {words}"
-        return f"carico {words}{f' --name {self.name}' if self.kind is Kind.LOCAL else self.flags}"
+        """Return the command of `carico` that means this cluster."""
+        # Compose may be recognised by its API alone: the flags that reach it from here mean nothing in its containers.
+        return f"{addresses.COMPOSE_CARICO} {words}" if self.kind is Kind.COMPOSE else self.at.carico(words)
 
     def knowing(self, version: str, provider_ids: Iterable[str] = ()) -> "Place":
         """Return the place once the API's version and its nodes' providerIDs are known.
@@ -62,12 +53,7 @@ class Place:
     @property
     def kubectl(self) -> str:
         """How a person runs kubectl on this cluster."""
-        match self.kind:
-            case Kind.LOCAL:
-                return f"carico use {self.name} kubectl"
-            case Kind.COMPOSE:
-                return addresses.COMPOSE_KUBECTL
-        return "kubectl"
+        return addresses.COMPOSE_KUBECTL if self.kind is Kind.COMPOSE else self.at.kubectl
 
     def log(self, service: str, node: str = "") -> str:
         """Return the command that shows the log of nats, aggregator, scheduler or agent; `node`: of that agent."""
@@ -77,7 +63,7 @@ class Place:
             case Kind.COMPOSE:
                 # A node's container runs kubelet and agent.
                 return f"`docker compose logs {({'agent': 'node', 'nats': 'nats-server'}).get(service, service)}`"
-        return f"`kubectl -n {self.namespace} logs {_KINDS.get(service, 'deployment')}/carico-{service}`"
+        return f"`{self.kubectl} -n {self.namespace} logs {_KINDS.get(service, 'deployment')}/carico-{service}`"
 
     def of_service(self, service: str, node: str = "") -> str:
         """Return the command that shows why a service does not answer; `node`: of that agent."""
@@ -92,7 +78,8 @@ class Place:
         """What to do where NATS does not answer at its address."""
         if self.kind is Kind.COMPOSE:
             return f"`docker compose ps nats-server`, {self.log('nats')}"
-        return f"{_WHO} From outside the cluster: `kubectl -n {self.namespace} port-forward service/carico-nats 4222`"
+        forward = f"{self.kubectl} -n {self.namespace} port-forward service/carico-nats 4222"
+        return f"{_WHO} From outside the cluster: `{forward}`"
 
     @property
     def restart(self) -> str:
@@ -102,7 +89,8 @@ class Place:
                 return f"`{self.carico('down')}`, then `{self.carico('up')}`"
             case Kind.COMPOSE:
                 return "`docker compose up -d --wait --build`"
-        return "`kubectl apply -k deploy/k8s/overlays/...` of one version, then `kubectl rollout status`"
+        apply, status = f"{self.kubectl} apply -k deploy/k8s/overlays/...", f"{self.kubectl} rollout status"
+        return f"`{apply}` of one version, then `{status}`"
 
     @property
     def or_kube_scheduler(self) -> str:

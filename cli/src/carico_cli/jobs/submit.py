@@ -57,18 +57,16 @@ def command(
     def shortage() -> str | None:
         return machine.disk_shortage(folders.find(context.home, address.name).root) if address.is_local else None
 
-    of = which.naming(context, address.name) if address.is_local else address.flags
+    explain = address.carico(f"explain job {job.name}")
     try:
         code = asyncio.run(
             _submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ)
         )
     except KeyboardInterrupt:
-        formats.say(
-            f"\nwhat was created of job {job.name} goes on: `{address.program} explain job {job.name}{of}`", err=True
-        )
+        formats.say(f"\nwhat was created of job {job.name} goes on: `{explain}`", err=True)
         raise
-    live = [] if wait else [f"{address.program} top{of}"]
-    formats.say(formats.next_steps([*live, f"{address.program} explain job {job.name}{of}"]))
+    live = [] if wait else [address.carico("top")]
+    formats.say(formats.next_steps([*live, explain]))
     return code
 
 

@@ -45,26 +45,17 @@ class Address:
         url = self.url
         return urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname == _COMPOSE_HOST
 
-    @property
-    def program(self) -> str:
-        """How a person runs `carico` where they started this command."""
-        return COMPOSE_CARICO if self.is_compose else "carico"
-
-    @property
-    def flags(self) -> str:
-        """What to add to a command of `carico`, so that it means this cluster whichever others there are."""
-        if self.is_local:
-            return f" --name {self.name}"
-        given = (("--nats-url", self.url if self.is_by_flag else ""), *self._kube_flags)
-        return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
-
     def carico(self, words: str) -> str:
-        """Return the command of `carico` that means this cluster.
+        """Return the command of `carico` that means this cluster, whichever others there are.
 
         >>> OF_SHELL.carico("capacity"), dataclasses.replace(OF_SHELL, name="shop", is_local=True).carico("capacity")
         ('carico capacity', 'carico capacity --name shop')
         """
-        return f"{self.program} {words}{self.flags}"
+        if self.is_local:
+            return f"carico {words} --name {self.name}"
+        given = (("--nats-url", self.url if self.is_by_flag else ""), *self._kube_flags)
+        flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
+        return f"{COMPOSE_CARICO if self.is_compose else 'carico'} {words}{flags}"
 
     @property
     def kubectl(self) -> str:
@@ -111,17 +102,19 @@ def local(home: pathlib.Path, name: str) -> Where:
     return lambda: of_state(*state.running(home, name))
 
 
-def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
+def remote(
+    nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str, is_by_flag: bool = False
+) -> Address:
     """Return the address of a cluster elsewhere; CARICO_BUS_... holds the credentials, as for every service.
 
-    given_by: the flag or variable that holds the address. Raises `SettingsError` for an invalid address or setting.
+    given_by: the flag or variable that holds the address; is_by_flag: whether it is a flag. Raises `SettingsError` for
+    an invalid address or setting.
     """
     if not all(map(_is_address, nats_url.split(","))):
         raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
-    by_flag = given_by.startswith("--")
-    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted, is_by_flag=by_flag)
+    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted, is_by_flag=is_by_flag)
 
 
 def _is_address(text: str) -> bool:

@@ -441,6 +441,21 @@ def test_an_api_that_does_not_answer_is_a_finding(
     assert "skip  NATS: not checked" in said
 
 
+def test_before_an_install_too_advice_keeps_the_flags_of_the_api(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Closing(Api):
+        async def close(self) -> None: ...
+
+    async def connect(*_: object, **__: object) -> Closing:
+        return Closing({"/api/v1/nodes": {"items": [node(ready="False")]}})
+
+    monkeypatch.setattr(api_client, "connect", connect)
+    monkeypatch.delenv("NATS_URL", raising=False)
+    carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "my file", "--context", "prod")
+    assert "`kubectl --kubeconfig 'my file' --context prod describe node n1`" in capsys.readouterr().out
+
+
 def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:
     rules: dict[str, list[dict[str, Any]]] = {}
     for document in yaml.safe_load_all((ROOT / "deploy/k8s/base/rbac.yaml").read_text()):

@@ -1,17 +1,22 @@
 """`carico doctor`: whether the parts that were installed in Kubernetes are ready, and what they lack."""
 
+import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from carico_cli.doctor import findings, installation
+from carico_cli.doctor import findings, installation, places
+from carico_cli.live import addresses
 from carico_core.domain import errors
+from carico_core.runtime.kube import api_client
 
 APPS = "/apis/apps/v1/namespaces/carico"
 PODS = "/api/v1/namespaces/carico/pods"
 EVENTS = "/api/v1/namespaces/carico/events"
 Level = findings.Level
+AT = dataclasses.replace(addresses.OF_SHELL, kube=api_client.KubeSettings(context="prod"))
+PLACE = places.Place.of(AT, "carico")
 
 
 class Api:
@@ -55,7 +60,7 @@ def pod(*, waiting: Mapping[str, str] | None = None, conditions: Sequence[Mappin
 
 async def look(answers: Mapping[str, Any]) -> findings.Finding:
     """The one finding."""
-    (found,) = await installation.check(Api(answers), "carico")
+    (found,) = await installation.check(Api(answers), PLACE)
     return found
 
 
@@ -79,7 +84,7 @@ async def test_before_an_install_there_is_nothing() -> None:
 
 async def test_an_api_without_these_kinds_and_a_missing_right_are_no_findings_about_carico() -> None:
     missing = errors.NotFound(status=404, reason="NotFound", message="no such page", request="GET /")
-    assert await installation.check(Api({f"{APPS}/deployments": missing}), "carico") == []
+    assert await installation.check(Api({f"{APPS}/deployments": missing}), PLACE) == []
     forbidden = errors.Forbidden(status=403, reason="Forbidden", message="no", request="GET /")
     assert (await look({f"{APPS}/daemonsets": forbidden})).level is Level.SKIP
 
@@ -88,7 +93,7 @@ async def test_parts_that_are_not_ready_are_counted() -> None:
     found = await look({**parts(scheduler=0, agents=2)})
     assert found.level is Level.WARN
     assert found.detail == "carico-scheduler: 0 of 1 ready, carico-agent: 2 of 3 ready"
-    assert "kubectl -n carico get pods" in found.do
+    assert "`kubectl --context prod -n carico get pods`" in found.do
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,7 @@ async def test_a_missing_secret_is_named_with_what_creates_it(answers: Mapping[s
     found = await look({**parts(agents=0), **answers})
     assert found.level is Level.FAIL
     assert found.detail == "carico-agent: 0 of 3 ready; missing: secret s"
-    assert "secrets.sh" in found.do
+    assert "secrets.sh DIRECTORY | kubectl --context prod apply -f -`" in found.do
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 """What `carico doctor` reports of NATS' limits."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from carico_cli.doctor import findings, limits, places
+from carico_cli.live import addresses
 from carico_core.domain import errors
 from carico_core.wire import streams
 
-PLACE = places.Place(kind=places.Kind.LOCAL, name="x")
+PLACE = places.Place.of(dataclasses.replace(addresses.OF_SHELL, name="x", is_local=True), "carico")
 
 
 class Bus:

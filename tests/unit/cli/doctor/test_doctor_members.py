@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from carico_cli.doctor import findings, members, places
+from carico_cli.live import addresses
 from carico_core.domain import messages
 from tests.fixtures.golden import records
 
-PLACE = places.Place(kind=places.Kind.LOCAL, name="x")
+PLACE = places.Place.of(dataclasses.replace(addresses.OF_SHELL, name="x", is_local=True), "carico")
 REPORT = messages.MemberReport(
     names=("carico",), has_lease=False, why_not="", intruder="", ready_s=100.0, stored=500, conflicts=2, requeued=1,
     recent=20, view_age_s=1.0, orphans=0,

@@ -9,6 +9,7 @@ import pytest
 
 from carico_cli.doctor import agents, findings, installation, kubernetes, places, pods
 from carico_core.domain import messages
+from carico_core.runtime.kube import api_client
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
@@ -19,8 +20,10 @@ from tests.unit.cli.doctor import test_cli_doctor as doctor
 from tests.unit.scheduler import objects
 
 NOW_S = doctor.NOW_S
-LOCAL = places.Place(kind=places.Kind.LOCAL, name="shop")
+LOCAL = places.Place.of(dataclasses.replace(doctor.AT, name="shop", is_local=True), "carico")
 KUBERNETES = places.Place(kind=places.Kind.KUBERNETES)
+BY_FLAGS = dataclasses.replace(doctor.AT, kube=api_client.KubeSettings(kubeconfig="my file", context="prod"))
+OF_FLAGS = "kubectl --kubeconfig 'my file' --context prod"
 
 
 def instant(ago_s: float) -> str:
@@ -241,6 +244,7 @@ def test_a_remedy_fits_where_the_cluster_runs(url: str, is_local: bool, logs: tu
             places.Place.of(dataclasses.replace(doctor.AT, is_by_flag=True), "carico"), "kubectl",
             f"carico explain POD --nats-url {doctor.AT.url}",
         ),
+        (places.Place.of(BY_FLAGS, "carico"), OF_FLAGS, "carico explain POD --kubeconfig 'my file' --context prod"),
     ],
 )  # fmt: skip
 async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl: str, explain: str) -> None:
@@ -260,6 +264,15 @@ async def test_what_changes_a_pod_names_its_cluster(place: places.Place, kubectl
     assert f"`{kubectl} logs POD --previous`" in found["Pods crashing"].do
     assert f"`{explain}`" in found["Pods crashing"].do
     assert f"`{kubectl} describe pod`" in found["Pods not started"].do
+
+
+def test_what_concerns_the_services_names_their_cluster() -> None:
+    place = places.Place.of(BY_FLAGS, "own")
+    assert place.log("nats") == f"`{OF_FLAGS} -n own logs statefulset/carico-nats`"
+    assert place.reach_bus.endswith(f"`{OF_FLAGS} -n own port-forward service/carico-nats 4222`")
+    assert place.restart == (
+        f"`{OF_FLAGS} apply -k deploy/k8s/overlays/...` of one version, then `{OF_FLAGS} rollout status`"
+    )
 
 
 async def test_compose_is_known_by_its_api_also_from_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
