@@ -50,7 +50,7 @@ class Rounds:
         self.executor = parts.executor
         self.journal = parts.journal
         self.reflection = reflection.Reflection()
-        self._lasting = lasting.Lasting()
+        self._lasting = lasting.Lasting(every_s=parts.settings.every_s)
         self.last: decision.Plan | None = None
         # Why the last round moved nothing.
         self.rests = "no plan has been made yet"

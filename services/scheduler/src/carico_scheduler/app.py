@@ -172,14 +172,15 @@ class Scheduler:
 
     async def _listen(self, bus: Bus) -> None:
         """Subscribe to advertisements as soon as the bus allows it, and run until cancelled."""
-        line, ask = "scheduler", serving.until_taken_with_warnings
-        await ask("advertisements", lambda: self.engine.listening.arrange(bus), log=line)
+        await serving.until_taken_with_warnings(
+            "advertisements", lambda: self.engine.listening.arrange(bus), log="scheduler"
+        )
         # Stored advertisements come last: JetStream may be down while messages flow, and nothing published meanwhile is
         # missed. A stored one is ignored if a newer one of its node has arrived. They do not come before the end of a
         # flood, so floods are looked for meanwhile.
         async with asyncio.TaskGroup() as group:
             group.create_task(self.engine.listening.run_forever(bus))
-            await ask("stored advertisements", lambda: self._recall(bus), log=line)
+            await serving.until_taken_with_warnings("stored advertisements", lambda: self._recall(bus), log="scheduler")
 
     async def _hand_over(self) -> int:
         """Stop leading and finish the binds under way; release the Lease if none is in doubt. Return how many are."""

@@ -29,7 +29,7 @@ def test_readings_that_vary_by_5_percent_move_nothing_in_a_full_cluster() -> Non
     places = convergence.at_rest(
         apps, begin, begin=4, capacity=lambda _: 20.0, is_placed=lambda *_: True
     )  # fmt: skip
-    kept, planned, carried_out = lasting.Lasting(), 0, 0
+    kept, planned, carried_out = lasting.Lasting(every_s=60.0), 0, 0
     for round_number in range(6):
         read = convergence.Applications(
             tasks={name: each * random.normal(1.0, 0.05) for name, each in apps.tasks.items()},
@@ -53,7 +53,7 @@ def overloaded(tasks: float) -> tuple[clusters.Cluster, contexts.Context]:
 
 
 def test_a_change_moves_pods_once_each_of_the_last_rounds_has_seen_it() -> None:
-    kept, said = lasting.Lasting(), []
+    kept, said = lasting.Lasting(every_s=60.0), []
     _, calm = overloaded(0.5)
     for number in range(4):
         kept.note(calm, 60.0 * number)
@@ -70,14 +70,24 @@ def test_a_change_moves_pods_once_each_of_the_last_rounds_has_seen_it() -> None:
 def test_readings_that_are_old_or_forgotten_count_for_nothing() -> None:
     _, calm = overloaded(0.5)
     _, busy = overloaded(2.0)
-    plan, kept = plan_for(busy), lasting.Lasting()
+    plan, kept = plan_for(busy), lasting.Lasting(every_s=60.0)
     assert kept.why_not(busy, plan, RULE, 0.0) == ""
     kept.note(calm, 0.0)
-    assert kept.why_not(busy, plan, RULE, lasting.AGE_MOST_S)
-    assert kept.why_not(busy, plan, RULE, lasting.AGE_MOST_S + 1.0) == ""
+    assert kept.why_not(busy, plan, RULE, 240.0)
+    assert kept.why_not(busy, plan, RULE, 241.0) == ""
     kept.note(calm, 300.0)
     kept.forget()
     assert kept.why_not(busy, plan, RULE, 301.0) == ""
+
+
+@pytest.mark.parametrize("every_s", [1.0, 3600.0])
+def test_readings_are_old_after_four_rounds_however_long_these_are(every_s: float) -> None:
+    _, calm = overloaded(0.5)
+    _, busy = overloaded(2.0)
+    plan, kept = plan_for(busy), lasting.Lasting(every_s=every_s)
+    kept.note(calm, 0.0)
+    assert kept.why_not(busy, plan, RULE, 4.0 * every_s)
+    assert kept.why_not(busy, plan, RULE, 4.0 * every_s + 1.0) == ""
 
 
 def test_pods_without_earlier_readings_count_as_they_are() -> None:
@@ -85,7 +95,7 @@ def test_pods_without_earlier_readings_count_as_they_are() -> None:
     one, other = world.deploy(known, "new", ["node-a", "node-b"], tasks=0.1)
     world.talk(known, one, other, 4e7)
     plan = plan_for(contexts.build(world.judge(known), world.CEILINGS))
-    kept = lasting.Lasting()
+    kept = lasting.Lasting(every_s=60.0)
     kept.note(busy, 0.0)
     assert {each.pod.pod.name.partition("-")[0] for each in plan.moves} >= {"web"}
     assert kept.why_not(contexts.build(world.judge(known), world.CEILINGS), plan, RULE, 60.0) == ""
@@ -99,7 +109,7 @@ def test_pods_without_earlier_readings_count_as_they_are() -> None:
 def test_pods_that_are_gone_since_are_left_out(others: int) -> None:
     known, _ = overloaded(2.0)
     gone = world.deploy(known, "gone", ["node-b"] * others, tasks=1.0) if others else []
-    kept = lasting.Lasting()
+    kept = lasting.Lasting(every_s=60.0)
     kept.note(contexts.build(world.judge(known), world.CEILINGS), 0.0)
     for each in gone:
         known.pods.remove((each.pod.namespace, each.pod.name))

@@ -2,7 +2,7 @@
 
 Readings vary, by some per cent from minute to minute under steady load. Of all placements a search finds the one that
 seems best by those of one moment: in a full cluster there is always one, and by the next readings it is another, so
-Pods would go to and fro for nothing. What rests on a coincidence does not pay by other readings.
+Pods would keep moving for nothing. What rests on a coincidence does not pay by other readings.
 """
 
 import collections
@@ -16,10 +16,8 @@ from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
 
 # Rounds before this one by whose readings a plan must pay. In a cluster with all cores in use and readings that vary by
-# 5 %, four of seven plans that in truth lose do so by one of them, and none of five by all three.
+# 5 %, four of seven plans that in truth lose still seem to pay by one of them, and none of five by all three.
 ROUNDS = 3
-# Older ones are of another load.
-AGE_MOST_S = 240.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +30,11 @@ class _Readings:
 
 
 class Lasting:
-    """The readings of the last rounds."""
+    """The readings of the last rounds, which begin every `every_s` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, every_s: float) -> None:
+        # Older ones are of another load. A round may come late.
+        self._age_most_s = (ROUNDS + 1) * every_s
         self._rounds: collections.deque[_Readings] = collections.deque(maxlen=ROUNDS)
 
     def note(self, context: contexts.Context, now_s: float) -> None:
@@ -54,7 +54,7 @@ class Lasting:
 
     def why_not(self, context: contexts.Context, plan: decision.Plan, rule: decision.Rule, now_s: float) -> str:
         """Return why a plan is not carried out now; empty if it would have paid in each of the last rounds."""
-        while self._rounds and now_s - self._rounds[0].at_s > AGE_MOST_S:
+        while self._rounds and now_s - self._rounds[0].at_s > self._age_most_s:
             self._rounds.popleft()
         after = planning.placement(context, plan.moves)
         price = sum(each.cost_task_s / each.horizon_s for each in plan.moves)

@@ -54,7 +54,7 @@ class Fleet:
         self._vacant: list[int] = []
         self._nodes_version = 0
         # Times that no node's `sampled_s` and `uncovered_since_s` are before, and when they were looked up.
-        self._oldest_sample_s = self._longest_uncovered_s = self._looked_up_s = -math.inf
+        self._first_sampled_s = self._first_uncovered_s = self._looked_up_s = -math.inf
         # Makes snapshots; None after a slot was added.
         self._view: Callable[..., snapshots.Snapshot] | None = None
         # Called with each slot whose Pods or whose node have changed.
@@ -85,11 +85,11 @@ class Fleet:
             )  # fmt: skip
         if now_s - self._looked_up_s >= _OLDEST_EACH_S:
             self._looked_up_s = now_s
-            self._oldest_sample_s = self._least("sampled_s")
-            self._longest_uncovered_s = self._least("uncovered_since_s")
+            self._first_sampled_s = self._least("sampled_s")
+            self._first_uncovered_s = self._least("uncovered_since_s")
         return self._view(
-            now_s=now_s, nodes_version=self._nodes_version, oldest_sample_s=self._oldest_sample_s,
-            longest_uncovered_s=self._longest_uncovered_s,
+            now_s=now_s, nodes_version=self._nodes_version, first_sampled_s=self._first_sampled_s,
+            first_uncovered_s=self._first_uncovered_s,
         )  # fmt: skip
 
     def _least(self, field: str) -> float:
@@ -152,7 +152,7 @@ class Fleet:
         c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
         c["seq"][slot] = advertisement.seq
         c["sampled_s"][slot] = sampled_s
-        self._oldest_sample_s = min(self._oldest_sample_s, sampled_s)
+        self._first_sampled_s = min(self._first_sampled_s, sampled_s)
         offer = headroom.offer_of(advertisement)
         self._put_offer(slot, offer)
         c["guessing"][slot] = bool(offer.guessed)
@@ -243,7 +243,7 @@ class Fleet:
             self._used_others.append({})
             self._view = self._live = None
         # It has not advertised.
-        self._oldest_sample_s = -math.inf
+        self._first_sampled_s = -math.inf
         self._slots[name] = slot
         return slot
 
@@ -266,7 +266,7 @@ class Fleet:
         c["used_bytes"][slot] = load.used_bytes
         c["reserved"][slot] = load.reserved
         c["uncovered_since_s"][slot] = load.uncovered_since_s
-        self._longest_uncovered_s = min(self._longest_uncovered_s, load.uncovered_since_s)
+        self._first_uncovered_s = min(self._first_uncovered_s, load.uncovered_since_s)
         self._classes[slot] = load.classes
         self._used_others[slot] = load.used_others
         self.on_load(slot)

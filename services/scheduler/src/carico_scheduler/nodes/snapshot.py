@@ -47,8 +47,8 @@ class Snapshot:
 
     now_s: float
     # Times that `sampled_s` and `uncovered_since_s` of no node are before: rules about age need not look at each node.
-    oldest_sample_s: float
-    longest_uncovered_s: float
+    first_sampled_s: float
+    first_uncovered_s: float
     policy: policies.Policy
     # Number of changes of Nodes (labels, taints, conditions) so far.
     nodes_version: int
@@ -212,12 +212,12 @@ class NodeRow(NamedTuple):
         return self.view.uncovered_since_s.item(self.slot)
 
     @property
-    def oldest_sample_s(self) -> float:
+    def first_sampled_s(self) -> float:
         """The same as `sampled_s`: of a single node."""
         return self.sampled_s
 
     @property
-    def longest_uncovered_s(self) -> float:
+    def first_uncovered_s(self) -> float:
         """The same as `uncovered_since_s`: of a single node."""
         return self.uncovered_since_s
 

@@ -26,7 +26,7 @@ class Advertised:
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
         since_s = nodes.now_s - nodes.policy.lease_s
-        return nodes.oldest_sample_s >= since_s or nodes.sampled_s >= since_s
+        return nodes.first_sampled_s >= since_s or nodes.sampled_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State for how long there has been none."""
@@ -44,7 +44,7 @@ class Fresh:
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
         since_s = nodes.now_s - freshness.AGEING_S
-        return nodes.oldest_sample_s >= since_s or nodes.sampled_s >= since_s
+        return nodes.first_sampled_s >= since_s or nodes.sampled_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State the age."""
@@ -60,7 +60,7 @@ class Trusted:
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
         since_s = nodes.now_s - nodes.policy.suspect_after_s
-        return nodes.longest_uncovered_s >= since_s or nodes.uncovered_since_s >= since_s
+        return nodes.first_uncovered_s >= since_s or nodes.uncovered_since_s >= since_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State for how long a Pod has been uncovered."""
