@@ -399,8 +399,7 @@ def test_a_cordon_that_was_removed_forbids_nothing() -> None:
 
 @pytest.mark.parametrize("service", checker.MEMORY_LIMITS)
 def test_the_limits_of_memory_are_those_of_the_manifests(service: str) -> None:
-    folder = "components/callout" if service == "auth" else "base"
-    documents = yaml.safe_load_all((ROOT / f"deploy/k8s/{folder}/{service}.yaml").read_text())
+    documents = yaml.safe_load_all((ROOT / f"deploy/k8s/base/{service}.yaml").read_text())
     limits = [
         container["resources"]["limits"]["memory"]
         for document in documents
