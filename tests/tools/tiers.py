@@ -67,13 +67,17 @@ SHARED_PLANE = (
     "tests/integration/scheduler/test_scheduler_volumes.py", "tests/integration/services/test_autoscaler_rules.py",
     "tests/integration/services/test_recommender_real.py", "tests/integration/services/test_rescheduler_real.py",
 )  # fmt: skip
+# The last of `ENGINE`: it has a deadline from `docker compose up` on, which the first minutes of all tiers, with images
+# that are being built, leave no CPU for.
+COMPOSE = "tests/e2e/compose/"
 # One worker has all of these, and the only Docker engine; the other one has kubelets of its own meanwhile.
 ENGINE = (
-    "tests/integration/deploy/test_docker_engine.py", "tests/e2e/compose/",
+    "tests/integration/deploy/test_docker_engine.py",
     *(
         f"tests/e2e/kubernetes/test_e2e_{each}.py"
         for each in ("compose_kube", "callout", "images", "kubelets", "overlays", "parts", "rights")
     ),
+    COMPOSE,
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
@@ -176,9 +180,11 @@ def refuse_another_plane(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.nodeid} shares the control plane: put its file into SHARED_PLANE")
 
 
-def is_long(item: pytest.Item) -> bool:
-    """Return whether a test's file is one of `LONG`, or of those of one worker, which are as long together."""
-    return item.nodeid.startswith((*LONG, *SHARED_PLANE, *ENGINE))
+def turn(item: pytest.Item) -> int:
+    """Return when a test comes: 0 if its file is one of `LONG`, or of those of one worker; 1 for `COMPOSE`; else 2."""
+    if item.nodeid.startswith(COMPOSE):
+        return 1
+    return 0 if item.nodeid.startswith((*LONG, *SHARED_PLANE, *ENGINE)) else 2
 
 
 class _Units(schedulers.LoadScopeScheduling):  # type: ignore[misc]

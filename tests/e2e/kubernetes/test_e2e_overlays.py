@@ -200,7 +200,7 @@ def test_a_prometheus_finds_every_part(with_parts: kubelet_site.Site) -> None:
         told = pod["metadata"].get("annotations", {})
         if told.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
             targets.append(f"{pod['status']['podIP']}:{told['prometheus.io/port']}{told['prometheus.io/path']}")
-    assert len(targets) == kubelet_site.NODES + 3
+    assert len(targets) == kubelet_site.NODES + 4
     # kube-scheduler's CARICO is no second leader to the alerts; metrics may still be read by all who may connect.
     targets += [f"{pod['status']['podIP']}:8080/metrics" for pod in services(with_parts, "kube-carico")]
     said = scraped(with_parts, targets)

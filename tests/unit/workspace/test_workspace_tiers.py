@@ -141,7 +141,7 @@ def test_tests_of_the_shared_control_plane_run_in_one_worker(mixed: tuple[Projec
 
 def test_results_of_several_commands_add_up(project: Project, tmp_path: pathlib.Path) -> None:
     project.add(tiers.SERIAL[0], E2E)
-    for path in tiers.ENGINE[-3:]:
+    for path in tiers.ENGINE[:3]:
         project.add(path, SHARED.format(mark="@pytest.mark.system"))
     totals = f"--totals={tmp_path / 'totals'}"
     assert project.run("serial", totals)[0] == 0
