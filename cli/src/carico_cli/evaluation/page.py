@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from carico_cli.evaluation import emulated, plots, text
 from carico_cli.output import formats, report
@@ -25,14 +25,6 @@ _COLUMNS = (
     ("peak_memory_share", "peak memory", 2), ("contended_share", "server contended", 3),
     ("load_per_core_spread", "load spread", 2),
 )  # fmt: skip
-
-
-class Table(NamedTuple):
-    """A table of plain text."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def page(found: Json) -> str:
@@ -73,11 +65,11 @@ def _runs(found: Json) -> str:
     )
 
 
-def folded(tables: Iterable[Table], *, ours: str = "") -> Iterator[tuple[str, str]]:
+def folded(tables: Iterable[report.Table], *, ours: str = "") -> Iterator[tuple[str, str]]:
     """Yield title and HTML of tables, for a page's details; rows with the cell `ours` are marked."""
     for each in tables:
         marked = {place for place, row in enumerate(each.rows) if ours and ours in row}
-        yield each.title, report.table(each.head, each.rows, ours=marked)
+        yield each.title, report.table(each.head, each.rows, texts=each.texts, ours=marked)
 
 
 def _interval(found: Sequence[Any], digits: int) -> str:

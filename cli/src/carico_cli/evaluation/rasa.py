@@ -9,8 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.evaluation import page as evaluation_page
-from carico_cli.output import charts, formats
+from carico_cli.output import charts, formats, report
 from carico_cli.rescheduling import planning, problem_file
 from carico_core.numerics.rescheduling.services import search
 from carico_core.runtime.process import clock as clocks
@@ -70,7 +69,7 @@ def curve(path: pathlib.Path, *, points: Sequence[Point], seeds: int, clock: clo
             "rows": rows, "published": PUBLISHED}  # fmt: skip
 
 
-def table(found: Json) -> evaluation_page.Table:
+def table(found: Json) -> report.Table:
     """Return the curve as a table."""
     rows = [
         (
@@ -88,7 +87,7 @@ def table(found: Json) -> evaluation_page.Table:
         f"median and range of {found['seeds']} seeds (wanted and published: of RASA's M3)"
     )
     head = ("s", "moved at most", "local", "range", "wanted", "moved", "steps blocked")
-    return evaluation_page.Table(title, head, [*rows, *published])
+    return report.Table(title, head, [*rows, *published])
 
 
 def chart(found: Json) -> charts.Chart:

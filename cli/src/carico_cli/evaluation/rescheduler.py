@@ -83,20 +83,20 @@ def _setting(found: Json) -> str:
     )
 
 
-def _tables(found: Json) -> Iterator[evaluation_page.Table]:
+def _tables(found: Json) -> Iterator[report.Table]:
     if found["rasa"] is not None:
         yield rasa.table(found["rasa"])
-    yield evaluation_page.Table(
+    yield report.Table(
         "Table 7: costs in % of the present placement's, mean ± standard deviation (half the servers overloaded)",
         ("size", "algorithm", "cntc", "published", "coc", "published", "s", "published", "us/evaluation", "moved"),
         [_row_of_table_7(each) for each in found["table_7"]],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         "Table 4: size S by overloaded servers (CPLEX: quoted, not run)",
         ("overloaded", "algorithm", "cntc", "published", "coc", "published", "s", "published"),
         [row for each in found["table_4"] for row in _rows_of_table_4(each)],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         "Table 6: seconds of the parts of ws-sa",
         ("size", *(f"{part}{suffix}" for part in _parts(found) for suffix in ("", " published"))),
         [
@@ -107,12 +107,12 @@ def _tables(found: Json) -> Iterator[evaluation_page.Table]:
             for each in found["table_6"]
         ],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         "Table 2: CPU seconds of the routing application on real servers (quoted, not run)",
         ("service", "1 server", "3 servers"),
         [[name, *map(str, row)] for name, row in found["table_2"].items()],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         f"Figure 6: least traffic found within a bound of overload, of {len(found['figure_6']['front'])} points",
         ("overloaded", "coc at most", "coc", "cntc"),
         [
@@ -120,7 +120,7 @@ def _tables(found: Json) -> Iterator[evaluation_page.Table]:
             for each in _some(found["figure_6"]["front"])
         ],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         "Figure 8: best costs after a share of the iterations, seed 1",
         ("size", "algorithm", *(f"{share}%" for share in _SHARES)),
         [

@@ -108,8 +108,8 @@ def _meaning() -> str:
     )
 
 
-def _tables(found: Json) -> Iterator[evaluation_page.Table]:
-    yield evaluation_page.Table(
+def _tables(found: Json) -> Iterator[report.Table]:
+    yield report.Table(
         "Targets",
         ("target", "measured", "at most", "met"),
         [
@@ -117,7 +117,7 @@ def _tables(found: Json) -> Iterator[evaluation_page.Table]:
             for each in found["targets"]
         ],
     )
-    yield evaluation_page.Table(
+    yield report.Table(
         "Conflicts, % of commits, Pods one by one, next to the model that the design was made with",
         ("choice", "schedulers", "fill %", "view ms", "conflicts %", "design %"),
         [
@@ -130,7 +130,7 @@ def _tables(found: Json) -> Iterator[evaluation_page.Table]:
     )  # fmt: skip
     for name, rows in found["sweeps"].items():
         varied = _VARIED[name]
-        yield evaluation_page.Table(
+        yield report.Table(
             _TITLES[name],
             (*(_HEADS.get(column, column) for column in varied), *_FIGURES),
             [[*(_varied(each, column) for column in varied), *_figures(each)] for each in rows],

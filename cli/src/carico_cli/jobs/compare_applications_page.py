@@ -1,9 +1,8 @@
 """The report of `carico compare --applications`, as text and as one HTML file."""
 
-import dataclasses
 import html
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from carico_cli.output import charts, formats, report
@@ -123,36 +122,26 @@ def _which(run: Mapping[str, Any]) -> tuple[str, str]:
     return run["contender"], run["load"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """A table; its first `texts` columns are texts."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[tuple[str, ...]]
-    texts: int
-
-
-def _tables(found: Report) -> Iterator[_Table]:
+def _tables(found: Report) -> Iterator[report.Table]:
     """Yield the tables of the paper, measured and published."""
-    yield _Table(
+    yield report.Table(
         title="Tables 10 and 12: mean service times before and after Pods were moved", head=_HEAD, rows=_times(found),
         texts=3,
     )  # fmt: skip
-    yield _Table(
+    yield report.Table(
         title="Figure 13: traffic between nodes before and after", head=_TRAFFIC_HEAD, rows=_traffic(found), texts=2
     )
-    yield _Table(
+    yield report.Table(
         title="Table 8: users; of the hub, messages a second",
         head=("application", "low", _PUBLISHED, "high", _PUBLISHED), rows=_users(found), texts=1,
     )  # fmt: skip
-    yield _Table(
+    yield report.Table(
         title="Table 9: requests under kube-scheduler and descheduler, as shares of our nodes, without limits (other "
         "contenders request nothing); published: of nodes of 24 cores and 24 GB, with limits of 24 cores",
         head=("application", "service", "CPU", "memory", "published cores", "GB", "at most GB"), rows=_requests(found),
         texts=2,
     )  # fmt: skip
-    yield _Table(
+    yield report.Table(
         title="Table 11: per cent of nodes that is requested before the descheduler acts; published with Kubernetes' "
         "own Pods, of which emulated nodes have none",
         head=("", "", *map(str, range(1, 1 + catalog.NODES))), rows=_node_requests(found), texts=2,

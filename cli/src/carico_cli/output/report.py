@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 from carico_cli.output import formats
 from carico_core.domain import errors
@@ -111,6 +111,15 @@ def document(page: Page, *, style: str = "") -> str:
         f'<h1>{html.escape(page.title)}</h1>\n<p class="result">{html.escape(page.result)}</p>'
         f'<p class="note">{html.escape(page.origin)}</p>{notes}{page.picture}\n{details}\n</body></html>\n'
     )
+
+
+class Table(NamedTuple):
+    """A table of plain text, whose first `texts` columns are aligned left."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    texts: int = 1
 
 
 class Html(str):

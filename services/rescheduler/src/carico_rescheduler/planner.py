@@ -81,10 +81,10 @@ class Planner:
 
     async def plan(self, asked: planning.Question) -> decision.Plan:
         """Return a plan for the cluster as it is now. Raises `NotReady`."""
-        _, plan = await self.planned(asked)
+        _, plan = await self.problem_and_plan(asked)
         return plan
 
-    async def planned(self, asked: planning.Question) -> tuple[contexts.Context, decision.Plan]:
+    async def problem_and_plan(self, asked: planning.Question) -> tuple[contexts.Context, decision.Plan]:
         """Return the problem as it is now, and a plan for it. Raises `NotReady`."""
         parts = self._parts
         began_s = parts.clock.monotonic_s()

@@ -155,9 +155,10 @@ class Rounds:
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
         parts.planner.reached = self.reflection.reached(self._now_s)
-        context, plan = await parts.planner.planned(asked or planning.Question())
+        context, plan = await parts.planner.problem_and_plan(asked or planning.Question())
         self.last = plan
-        has_not_lasted = await parts.planner.aside(functools.partial(self._lasts, context, plan))
+        has_not_lasted = await parts.planner.aside(functools.partial(self._why_not_lasting, context, plan))
+        await parts.planner.aside(functools.partial(self._lasting.note, context, parts.clock.monotonic_s()))
         await self._reflect(plan)
         now_s = self._now_s
         if paused:
@@ -173,12 +174,11 @@ class Rounds:
                 return has_not_lasted
         return await self._carry_out(plan) if plan.moves else plan.verdict
 
-    def _lasts(self, context: contexts.Context, plan: decision.Plan) -> str:
-        """Return why a plan rests on readings of the moment; note those of this round."""
-        now_s, rule = self._parts.clock.monotonic_s(), self._parts.planner.rule()
-        why = self._lasting.why_not(context, plan, rule, now_s) if plan.moves else ""
-        self._lasting.note(context, now_s)
-        return why
+    def _why_not_lasting(self, context: contexts.Context, plan: decision.Plan) -> str:
+        """Return why a plan rests on readings of the moment; empty if it does not."""
+        if not plan.moves:
+            return ""
+        return self._lasting.why_not(context, plan, self._parts.planner.rule(), self._parts.clock.monotonic_s())
 
     async def _carry_out(self, plan: decision.Plan) -> str:
         """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""

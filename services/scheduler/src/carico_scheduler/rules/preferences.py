@@ -46,20 +46,10 @@ class Preference(Protocol):
     def weight(self) -> float:
         """Its weight relative to other kinds."""
 
-    @property
-    def by_pods(self) -> bool:
-        """Whether a placement may change how far nodes meet it."""
-
     def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
         """Return how far these slots meet the preference, from 0 to 1 relative to feasible nodes; all others do.
 
         A spread is BEYOND where other nodes come first, whatever their room.
-        """
-
-    def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Count a Pod that this cycle has placed; return True if that may change how far nodes meet the preference.
-
-        Only if it depends on Pods.
         """
 
     def lose(self, slot: int) -> bool:
@@ -71,7 +61,8 @@ class Preferences:
 
     def __init__(self, preferences: list[Preference], lean: float = LEAN) -> None:
         self._preferences = preferences
-        self._by_pods = [each for each in preferences if each.by_pods]
+        # Those that a placement may change.
+        self._by_pods = [each for each in preferences if isinstance(each, (_NearOrApart, _SoftSpread))]
         # What is lacking of the least total counts as met.
         self._total = max(sum(preference.weight for preference in preferences), _LEAST_TOTAL)
         self._lean = lean
@@ -176,7 +167,6 @@ class _Taints:
 
     kind = "taints"
     weight = _TAINTS
-    by_pods = False
 
     def __init__(self, counts: snapshot.Floats) -> None:
         self._counts = counts
@@ -195,10 +185,6 @@ class _Taints:
             self._ends[0.0] = without
         return slots, (most - counts) / (most - least) if most > least else np.ones(len(slots))
 
-    def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Do nothing: it does not depend on Pods."""
-        return False
-
     def lose(self, slot: int) -> bool:
         return _is_last(self._ends, self._counts.item(slot))
 
@@ -208,7 +194,6 @@ class _Nodes:
 
     kind = "nodes"
     weight = _NODES
-    by_pods = False
 
     def __init__(self, values: snapshot.Floats) -> None:
         self._values = values
@@ -219,10 +204,6 @@ class _Nodes:
     def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
         self._feasible, self._ends = feasible, {}
         return _ALL, _scaled(self._values, feasible)
-
-    def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Do nothing: it does not depend on Pods."""
-        return False
 
     def lose(self, slot: int) -> bool:
         if not self._ends:
@@ -241,7 +222,6 @@ def _is_last(ends: dict[float, int], value: float) -> bool:
 class _Images:
     kind = "images"
     weight = _IMAGES
-    by_pods = False
 
     def __init__(self, present: snapshot.Floats) -> None:
         self._present = present
@@ -249,10 +229,6 @@ class _Images:
     def met(self, feasible: snapshot.Bools) -> tuple[Where, snapshot.Floats]:
         # Not relative to the best node, as in kube-scheduler: a small image stays of little weight.
         return _ALL, self._present
-
-    def add(self, pod: cluster.Pod, slot: int) -> bool:
-        """Do nothing: the image is not there yet."""
-        return False
 
     def lose(self, slot: int) -> bool:
         return False
@@ -273,7 +249,6 @@ class _NearOrApart:
 
     kind = "pods"
     weight = _PODS
-    by_pods = True
 
     def __init__(
         self,
@@ -295,6 +270,7 @@ class _NearOrApart:
         return _ALL, _scaled(values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
+        """Count a Pod that this cycle has placed; return True if that may change how far nodes meet the preference."""
         is_changed = False
         for term in self._terms:
             domain = term.domains.of[slot]
@@ -316,7 +292,6 @@ class _NearOrApart:
 class _SoftSpread:
     kind = "spread"
     weight = _SPREAD
-    by_pods = True
 
     def __init__(
         self,
@@ -358,6 +333,7 @@ class _SoftSpread:
         return sum(others, first)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
+        """As in `_NearOrApart`."""
         for group in self._groups:
             group.add(pod, slot, self._pod_counts)
         return True

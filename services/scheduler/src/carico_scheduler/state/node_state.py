@@ -176,8 +176,8 @@ class NodeState:
 
 def _gains(demand: demands.Demand, gained: Mapping[float, tuple[admission.Admitted, admission.Admitted]]) -> bool:
     """Return whether a node admits a demand now that it did not admit before; `gained`: both, by offset."""
-    before, after = gained.get(demand.ceiling_offset, (None, ()))
-    return demand.pod_class in after and (before is None or demand.pod_class not in before)
+    found = gained.get(demand.ceiling_offset)
+    return found is not None and demand.pod_class in found[1] and demand.pod_class not in found[0]
 
 
 def _may_take(row: snapshot.NodeRow, demand: demands.Demand) -> bool:
