@@ -1,9 +1,9 @@
-"""Fetch and build what late tests need while checks and quick tests run: programs, packages, wheels, images.
+"""Fetch and build what tests of processes need while checks and unit tests run: programs, packages, wheels, images.
 
-No test depends on it: a test that needs a part waits by the part's lock while it is built, and builds what is missing.
-So a failure is reported by the test.
+No test depends on it: a test that needs a part builds it where it is missing. So a failure is reported by the test.
 """
 
+import functools
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,9 +19,11 @@ from carico_local.kubelets import programs
 from tests.tools import chromium, debian, kubernetes, observe
 from tests.tools.docker import docker_engine, images
 
-# The first tests on an engine are those of docker-compose.yml.
-ENGINE = ("docker-compose", "nats")
-CLUSTER = (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES)
+# Each is one attempt; what is of one module is built together.
+PROGRAMS: Sequence[tuple[str, ...]] = (
+    (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES),
+    ("docker-compose",), ("nats",), ("metrics-server",), ("helm",),
+)  # fmt: skip
 BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
@@ -32,12 +34,9 @@ def main() -> None:
         return
     for step in (
         _packages,
-        lambda: _programs(ENGINE),
+        *(functools.partial(_programs, names) for names in PROGRAMS),
         _images,
-        lambda: _programs(CLUSTER),
         _image_of_kube,
-        lambda: _programs(("metrics-server",)),
-        lambda: _programs(("helm",)),
     ):
         _attempt(step)
 

@@ -200,7 +200,7 @@ def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, 
     assert not [pid for pid in file.read_text().split() if pathlib.Path("/proc", pid).exists()]
 
 
-@pytest.mark.parametrize("during", ["parallel", "serial"])
+@pytest.mark.parametrize("during", ["computing", "waiting", "serial"])
 def test_a_signal_to_ci_alone_ends_the_tier_that_runs_before_its_folder_goes(
     tmp_path: pathlib.Path, during: str
 ) -> None:
