@@ -32,13 +32,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if debian.allowed() is not None:
         return
-    for step in (
-        _packages,
-        *(functools.partial(_programs, names) for names in PROGRAMS),
-        _images,
-        _image_of_kube,
-    ):
-        _attempt(step)
+    _attempt(_packages)
+    for names in PROGRAMS:
+        _attempt(functools.partial(_programs, names))
+    _attempt(_images)
+    _attempt(_image_of_kube)
 
 
 def _attempt(step: Callable[[], object]) -> None:
