@@ -14,6 +14,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.kube import api_client, api_errors
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from tests.tools import waiting
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -45,8 +46,8 @@ def make_client(
     )
 
 
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Start]:
     """Starts a server that answers by one handler, and gives a client of it."""
     servers: list[test_utils.TestServer] = []
     clients: list[api_client.KubeClient] = []
@@ -60,11 +61,20 @@ async def start() -> AsyncIterator[Start]:
         clients.append(make_client(str(server.make_url("")).rstrip("/")))
         return clients[-1]
 
-    yield begin
-    for client in clients:
-        await client.close()
-    for server in servers:
-        await server.close()
+    try:
+        yield begin
+    finally:
+        for client in clients:
+            await client.close()
+        for server in servers:
+            await server.close()
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts servers until the end of a test."""
+    async with serving() as begin:
+        yield begin
 
 
 def status(code: int, reason: str = "Because", message: str = "no") -> dict[str, Any]:
@@ -272,6 +282,43 @@ async def test_what_comes_while_the_reader_of_a_stream_is_busy_does_not_wake_the
             found += chunk
         assert found == b"first\n" + 20 * b"later\n"
         assert len(received) <= before + 3, "all of it, and the end of the answer"
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, tasks.fast_loop])
+def test_a_server_that_goes_while_the_reader_of_a_stream_is_busy_is_unavailable(
+    make_loop: tasks.MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two loops raise different errors where something is done with the socket of a closed connection."""
+
+    async def main() -> None:
+        is_busy, is_lost = asyncio.Event(), asyncio.Event()
+        lose = client_proto.ResponseHandler.connection_lost
+
+        def note(self: client_proto.ResponseHandler, error: BaseException | None) -> None:
+            lose(self, error)
+            is_lost.set()
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"first\n")
+            await is_busy.wait()
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+
+        monkeypatch.setattr(client_proto.ResponseHandler, "connection_lost", note)
+        async with asyncio.timeout(waiting.WAIT_S), serving() as start:
+            client = await start(answer)
+            stream = client.stream("GET", "/x")
+            assert await anext(stream) == b"first\n"
+            is_busy.set()
+            await is_lost.wait()
+            with pytest.raises(errors.ApiUnavailable):
+                await anext(stream)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
 
 
 async def test_a_half_open_stream_ends(start: Start) -> None:

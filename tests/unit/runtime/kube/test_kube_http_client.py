@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -116,7 +117,7 @@ async def serving(serve: Serve) -> AsyncIterator[http_client.Server]:
     port = listening.sockets[0].getsockname()[1]
     server = http_client.Server(
         f"http://127.0.0.1:{port}/base/", tls=None, server_hostname=None, headers={"User-Agent": "test"},
-        connect_timeout_s=5.0, limit_bytes=LIMIT_BYTES,
+        connect_timeout_s=5.0, limit_bytes=LIMIT_BYTES, configure=http_client.keep_alive,
     )  # fmt: skip
     async with listening, asyncio.timeout(waiting.WAIT_S):
         yield server
@@ -166,6 +167,30 @@ def test_services_run_on_another_loop() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(main()) == [b"hello", b"hello"]
+
+
+class HastyLoop(uvloop.Loop):
+    """A loop whose connections have ended by the time they are made, as where the server is killed at that moment."""
+
+    async def create_connection(self, *arguments: Any, **options: Any) -> Any:
+        made: Any = await super().create_connection(*arguments, **options)
+        transport, connection = made
+        transport.abort()
+        while connection._transport is not None:
+            await asyncio.sleep(0)
+        return made
+
+
+def test_a_connection_that_ends_as_it_is_made_is_a_failure_of_the_connection() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def main() -> None:
+        async with serving(serve) as server:
+            await ask(server, "POST")
+
+    with asyncio.Runner(loop_factory=HastyLoop) as runner, pytest.raises(http_client.Ended):
+        runner.run(main())
 
 
 @pytest.mark.parametrize(("method", "sent"), [("GET", 3), ("POST", 2)])

@@ -310,8 +310,8 @@ def _set_low_water(connection: socket.socket, low_bytes: int) -> None:
 
     Wakes who waits if there is enough: https://man7.org/linux/man-pages/man7/socket.7.html (SO_RCVLOWAT).
     """
-    with contextlib.suppress(OSError):
-        # It was closed in the meantime.
+    # It was closed in the meantime: asyncio raises an OSError, uvloop a ValueError.
+    with contextlib.suppress(OSError, ValueError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_bytes)
 
 

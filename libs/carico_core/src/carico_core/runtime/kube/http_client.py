@@ -231,8 +231,10 @@ class Server:
                 functools.partial(_Connection, self._limit_bytes), self._host, self._port,
                 ssl=self._tls, server_hostname=self._server_hostname,
             )  # fmt: skip
-        with contextlib.suppress(OSError):
-            self._configure(transport.get_extra_info("socket"))
+        # The connection may have ended meanwhile. uvloop has no socket of it then, or one that raises ValueError.
+        if (made := transport.get_extra_info("socket")) is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._configure(made)
         return connection
 
 
