@@ -79,6 +79,7 @@ class Site:
         assert self._api is not None
         self._api.kill()
         self._api.wait()
+        self._api = None
 
     def start_scheduler(self, *flags: str, bus_url: str | None = None, kubeconfig: pathlib.Path | None = None) -> None:
         """Starts a scheduler, which may come to bus and API by another way than the test."""
@@ -93,12 +94,22 @@ class Site:
         assert self._scheduler is not None
         self._scheduler.kill()
         self._scheduler.wait()
+        self._scheduler = None
 
     def stop_scheduler(self) -> int:
         """The exit code after SIGTERM."""
         assert self._scheduler is not None
         self._scheduler.terminate()
-        return self._scheduler.wait(waiting.WAIT_S)
+        code = self._scheduler.wait(waiting.WAIT_S)
+        self._scheduler = None
+        return code
+
+    def check_processes(self) -> None:
+        """Fail where a process has ended by itself: nothing would start it again."""
+        for name, process in (("api", self._api), ("scheduler", self._scheduler)):
+            if process is not None and process.poll() is not None:
+                log = (self.root / f"{name}.log").read_text(errors="replace")
+                raise AssertionError(f"{name} ended with {process.returncode}: {log[-3000:]}")
 
     def end_all(self) -> None:
         """Ends every process."""
@@ -161,10 +172,13 @@ class Site:
 
     async def until_succeeded(self, count: int, within_s: float = 2 * waiting.WAIT_S) -> None:
         """Returns once so many Pods have ended."""
-        async with asyncio.timeout(within_s):
-            while self.succeeded < count:
-                self.changed.clear()
-                await self.changed.wait()
+        try:
+            async with asyncio.timeout(within_s):
+                while self.succeeded < count:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError as error:
+            raise TimeoutError(f"{self.succeeded} of {count} Pods have ended within {within_s:g} s") from error
 
     async def follow_pods(self) -> None:
         """Keep `pods` as the watch shows them, until cancelled."""
@@ -188,6 +202,7 @@ class Site:
         """Do the work of kubelets and agents of three nodes, twenty times a second, until cancelled."""
         while True:
             await asyncio.sleep(0.05)
+            self.check_processes()
             now_s = CLOCK.monotonic_s()
             with contextlib.suppress(errors.ApiUnavailable):
                 for uid, pod in list(self.pods.items()):
@@ -198,9 +213,12 @@ class Site:
 
     async def _move(self, uid: str, pod: dict[str, Any], now_s: float) -> None:
         node, phase = pod["spec"].get("nodeName"), pod["status"].get("phase")
-        if not node or phase == "Succeeded":
+        if not node:
             return
-        if uid not in self._ends:
+        if phase == "Succeeded":
+            # Its end was written, and the answer may have been lost: its room must not be lost with it.
+            self._ended.setdefault(uid, (node, now_s))
+        elif uid not in self._ends:
             self._ends[uid] = now_s + self._rng.uniform(0.1, 0.4)
             await self._set_phase(pod, "Running")
         elif self._ends[uid] <= now_s:
@@ -270,16 +288,15 @@ async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.
         )
         await site.create_nodes()
         await site.bus.subscribe(subjects.DECISION_ALL, site.on_decision)
-        tasks = [asyncio.create_task(site.follow_pods()), asyncio.create_task(site.live())]
         try:
-            yield site
+            # An error in one of them ends the test at once, which could only wait for what does not come.
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(each) for each in (site.follow_pods(), site.live())]
+                yield site
+                for task in tasks:
+                    task.cancel()
         finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
             await site.bus.close()
             await site.client.close()
-        failed = [each for each in ends if isinstance(each, Exception)]
-        assert not failed, failed
     finally:
         site.end_all()
