@@ -1,6 +1,7 @@
 """Collections that an API does not serve hold nothing; those that it forbids are said, and wait who needs them."""
 
 import asyncio
+import contextlib
 import gc
 import random
 from collections.abc import AsyncGenerator
@@ -104,43 +105,79 @@ def test_what_the_api_forbids_is_said_and_keeps_only_those_who_need_it_waiting()
     objects.run_fast(main())
 
 
+class Stopped:
+    """Every list is answered, and then nothing comes any more."""
+
+    def __init__(self) -> None:
+        self.fresh: dict[str, list_watch.CopyAge] = {}
+
+    async def mirror(
+        self, path: str, *, freshness: list_watch.CopyAge | None = None, **_: Any
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
+        assert freshness is not None
+        self.fresh[path] = freshness
+        freshness.note()
+        yield list_watch.Listed(objects=[], resource_version="1")
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def stopped(
+    clock: clocks.FakeClock, into: state.State
+) -> AsyncGenerator[tuple[informers.Informers, dict[str, list_watch.CopyAge]], None]:
+    """Informers whose lists were answered, and the ages of their copies, by path."""
+    api = Stopped()
+    found = informers.Informers(
+        api, into=into, clock=clock, metrics=instruments.Instruments(metrics.Metrics("scheduler")), wake=lambda: None
+    )
+    assert found.away, "nothing is listed yet"
+    before_s = found.age_s
+    assert before_s is None
+    works = [asyncio.ensure_future(work) for work in found.works().values()]
+    await asyncio.sleep(0.01)
+    assert found.away == {}
+    yield found, api.fresh
+    for work in works:
+        work.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
+
+
 def test_nothing_is_decided_on_a_mirror_whose_server_has_sent_nothing_for_45_s() -> None:
-    clock = clocks.FakeClock()
-    fresh: dict[str, list_watch.CopyAge] = {}
-
-    class Stopped:
-        """Every list is answered, and then nothing comes any more."""
-
-        async def mirror(
-            self, path: str, *, freshness: list_watch.CopyAge | None = None, **_: Any
-        ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
-            assert freshness is not None
-            fresh[path] = freshness
-            freshness.note()
-            yield list_watch.Listed(objects=[], resource_version="1")
-            await asyncio.Event().wait()
-
     async def main() -> None:
-        found = informers.Informers(
-            Stopped(), into=state.State(policy.Policy(), random.Random(1)), clock=clock,
-            metrics=instruments.Instruments(metrics.Metrics("scheduler")), wake=lambda: None,
-        )  # fmt: skip
-        assert found.away, "nothing is listed yet"
-        before_s = found.age_s
-        assert before_s is None
-        works = [asyncio.ensure_future(work) for work in found.works().values()]
-        await asyncio.sleep(0.01)
-        assert found.away == {}
-        clock.advance(44.0)
-        assert (found.away, found.age_s) == ({}, 44.0)
-        clock.advance(2.0)
-        assert "pods: the API has sent nothing for 46 s" in found.away.values()
-        for each in fresh.values():
-            each.note()
-        assert found.away == {}
-        for work in works:
-            work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
+        clock = clocks.FakeClock()
+        async with stopped(clock, state.State(policy.Policy(), random.Random(1))) as (found, fresh):
+            clock.advance(44.0)
+            assert (found.away, found.age_s) == ({}, 44.0)
+            clock.advance(2.0)
+            assert "pods: the API has sent nothing for 46 s" in found.away.values()
+            for each in fresh.values():
+                each.note()
+            assert found.away == {}
+
+    objects.run_fast(main())
+
+
+def test_what_needs_an_optional_collection_waits_while_its_server_alone_has_sent_nothing_for_45_s() -> None:
+    async def main() -> None:
+        clock, into = clocks.FakeClock(), state.State(policy.Policy(), random.Random(1))
+        async with stopped(clock, into) as (found, fresh):
+            clock.advance(43.0)
+            found.note_ages()
+            lacking = into.fleet.storage.lacking, lambda: into.baseline.lacking, lambda: into.budgets.lacking
+            assert [each() for each in lacking] == [None, None, None]
+            for path in (api_collections.PODS, api_collections.NODES):
+                fresh[path].note()
+            clock.advance(2.0)
+            found.note_ages()
+            assert found.away == {}
+            silent = "the API has sent nothing for 45 s"
+            assert [each() for each in lacking] == [f"persistentvolumeclaims: {silent}", silent, silent]
+            assert into.fleet.pod_counts.lacking == silent
+            # The server goes on, and has no news.
+            for each in fresh.values():
+                each.note()
+            found.note_ages()
+            assert [each() for each in lacking] == [None, None, None]
 
     objects.run_fast(main())
 

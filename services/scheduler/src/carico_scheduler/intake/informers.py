@@ -3,6 +3,7 @@
 `ApiProbe` distinguishes an API that does not answer from a quiet one.
 """
 
+import asyncio
 import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,6 +19,8 @@ from carico_scheduler.report import instruments
 from carico_scheduler.state import state
 
 _NOT_LISTED = "not listed yet"
+# A copy gives its connection up 2 s before it is too old (`list_watch.FRESH_OPTIONS`).
+AGES_EVERY_S = 1.0
 # An API that sent something this recently is not probed. `/version` is answered at once, from memory, to any client.
 QUIET_S = 2.0
 ANSWER_S = 1.0
@@ -51,6 +54,9 @@ class Informers:
         self.heard_s = clock.monotonic_s()
         self._lacking: dict[str, str] = {}
         self._freshness = {each.path: list_watch.CopyAge(clock) for each in self._collections}
+        # The paths of the optional ones that were listed, and of those of them whose copies are too old by now.
+        self._served: set[str] = set()
+        self._old: set[str] = set()
         # The collections without which nothing can be decided.
         self._needed = [self._freshness[each.path] for each in self._collections if each.lacks is None]
         for each in self._collections:
@@ -79,8 +85,8 @@ class Informers:
         return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return an endless coroutine per collection, by the collection's path."""
-        return {each.path: self._follow(each) for each in self._collections}
+        """Return what must run for as long as the scheduler does: of each collection, by its path, and "ages"."""
+        return {**{each.path: self._follow(each) for each in self._collections}, "ages": self._note_ages_forever()}
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""
@@ -91,6 +97,29 @@ class Informers:
             read=functools.partial(self._parser.read, collection.kind, collection.parse),
             freshness=self._freshness[collection.path], is_optional=collection.lacks is not None,
         )  # fmt: skip
+
+    async def _note_ages_forever(self) -> None:
+        while True:
+            await asyncio.sleep(AGES_EVERY_S)
+            self.note_ages()
+
+    def note_ages(self) -> None:
+        """Note which optional collections are too old to decide by: each watch may be of another API server."""
+        for each in self._collections:
+            age_s = self._freshness[each.path].age_s()
+            if each.lacks is None or each.path not in self._served or age_s is None:
+                continue
+            # Until the next look it would become so.
+            is_old = age_s > informer.STALE_S - AGES_EVERY_S
+            if is_old is (each.path in self._old):
+                continue
+            if is_old:
+                self._old.add(each.path)
+                self._line.warning("API silent", path=each.path, age_s=round(age_s, 1))
+            else:
+                self._old.discard(each.path)
+            each.lacks(f"the API has sent nothing for {age_s:.0f} s" if is_old else None)
+            self._wake()
 
     def _take(self, collection: api_collections.Collection, event: kubes.MirrorEvent) -> None:
         if not isinstance(event, kubes.Away):
@@ -113,6 +142,8 @@ class Informers:
 
     def _note_listed(self, collection: api_collections.Collection, count: int) -> None:
         if collection.lacks is not None:
+            self._served.add(collection.path)
+            self._old.discard(collection.path)
             collection.lacks(None)
         elif self._lacking.pop(collection.path, None) is not None:
             self._line.info("listed", path=collection.path, objects=count)
@@ -121,6 +152,7 @@ class Informers:
         """Note that a collection is not up to date, or that the API does not serve it."""
         if collection.lacks is not None and isinstance(error, errors.NotFound):
             self._line.info("not served by this API", path=collection.path)
+            self._served.discard(collection.path)
             collection.put_all([])
             collection.lacks(None)
             return
@@ -130,6 +162,8 @@ class Informers:
 
     def _note_lack(self, collection: api_collections.Collection, why: str) -> None:
         if collection.lacks is not None:
+            # What this says of it holds until it is listed again.
+            self._served.discard(collection.path)
             collection.lacks(why)
         else:
             self._lacking[collection.path] = f"{collection.kind}s: {why}"
