@@ -9,7 +9,7 @@ import sys
 import click
 
 from carico_cli.shell import exits
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 
 PROGRAM = "carico"
 # The sections of the help: where each command is, and its line in the help, which must fit into 80 columns.
@@ -50,7 +50,7 @@ _SECTIONS = {
 }
 _LISTED = {name: listed for section in _SECTIONS.values() for name, listed in section.items()}
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
-# Of difflib: with it, one wrong letter of two is still a near miss.
+# With it, one wrong letter of two is still a near miss.
 _ALIKE = 0.5
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Commands that need a package which a container image may leave out.
@@ -119,16 +119,10 @@ def cli(context: click.Context) -> None:
 
 def _hint(error: click.ClickException) -> str:
     """Return the choice that was probably meant, or what to do about an option that was given before the command."""
-    # Imported here: only a mistake needs it.
-    import difflib
-
     if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
         got = error.message.split("'")[1:2]
-        near = (
-            difflib.get_close_matches(got[0].lower(), map(str, error.param.type.choices), n=1, cutoff=_ALIKE)
-            if got
-            else []
-        )
+        choices = map(str, error.param.type.choices)
+        near = names.nearest(got[0].lower(), choices, most=1, alike=_ALIKE) if got else []
         return f" Did you mean {near[0]!r}?" if near else ""
     if (
         isinstance(error, click.UsageError)

@@ -1,7 +1,6 @@
 """Checks the Pods: those that wait for a node, are passed over, fail again and again, or do not start or end."""
 
 import contextlib
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -136,7 +135,7 @@ def _unnoticed(
             by_name.setdefault(pod.scheduler_name, []).append(pod.key)
     found = []
     for name, pods in by_name.items():
-        near = difflib.get_close_matches(name, scheduler_names, n=1)
+        near = names.nearest(name, scheduler_names, most=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         detail = f"no scheduler {name!r}{meant} has looked at {findings.names(pods)}"
         do = f"create them again with `schedulerName: {min(scheduler_names)}`{place.or_kube_scheduler}"

@@ -1,7 +1,6 @@
 """`carico explain POD`, `carico explain node NODE` and `carico explain job JOB`."""
 
 import asyncio
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -225,7 +224,7 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
             return kind.removesuffix("s"), name
         case (kind, name) if kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
-        case (kind, name) if near := difflib.get_close_matches(kind, (NODE, POD, JOB), n=1):
+        case (kind, name) if near := names.nearest(kind, (NODE, POD, JOB), most=1):
             raise errors.SettingsError(f"got {kind!r}, expected node, pod or job: did you mean {near[0]} {name}?")
     got = repr(" ".join(what)) if what else "nothing"
     raise errors.SettingsError(f"got {got}, expected POD, or: node NODE, or: job JOB")

@@ -1,13 +1,12 @@
 """Which classes a namespace, a class or a workload means. Pure."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from carico_core.domain import errors, names
 
 NEAREST_MOST = 3
-# Of difflib: with it, one wrong letter of two is still a near miss.
+# With it, one wrong letter of two is still a near miss.
 _ALIKE = 0.5
 # The kind in the name of a class, by the words of kubectl: a Deployment owns its Pods through ReplicaSets, a CronJob
 # through Jobs.
@@ -88,7 +87,7 @@ def namespaces(rows: Iterable[Row]) -> list[str]:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the names that are most like one that is not among them, for the end of a sentence; empty if none is."""
-    near = difflib.get_close_matches(name, list(known), n=NEAREST_MOST, cutoff=_ALIKE)
+    near = names.nearest(name, known, most=NEAREST_MOST, alike=_ALIKE)
     return f" (nearest: {', '.join(near)})" if near else ""
 
 

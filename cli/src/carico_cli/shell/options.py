@@ -1,13 +1,13 @@
 """Flags that several commands share."""
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from carico_core.domain import names
 from carico_local.cluster import plan as plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ class NodesOption(click.ParamType[tuple[str, int | None]]):
         if found is None:
             kinds = known.replace("|", ", ")
             kind, equals, rest = str(value).partition("=")
-            near = difflib.get_close_matches(kind, known.split("|"), n=1)
+            near = names.nearest(kind, known.split("|"), most=1)
             hint = f": did you mean {near[0]}{equals}{rest}?" if near else ""
             self.fail(f"got {value!r}, expected a number, one of {kinds}, or both as in kwok=1000{hint}", param, ctx)
         count = found["count"] or found["alone"]

@@ -4,11 +4,10 @@ A misspelt `CARICO_...` is refused: it must not fall back to a default unnoticed
 """
 
 import dataclasses
-import difflib
 import pathlib
 from collections.abc import Mapping
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.process import settings
 from carico_local.cluster import folders
 
@@ -50,7 +49,7 @@ def check(environ: Mapping[str, str]) -> None:
     for name in sorted(environ):
         if name.startswith(PREFIX) and not _is_known(name):
             known = [*OF_PROCESSES, *(f"{PREFIX}{group}_" for group in OF_SERVICES)]
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or _same_group(name)
+            near = names.nearest(name, known, most=1, alike=0.5) or _same_group(name)
             hint = f" (nearest: {near[0]}{'...' if near[0].endswith('_') else ''})" if near else ""
             raise errors.SettingsError(f"environment: unknown setting {name}{hint}: unset it or fix the name")
 
@@ -63,5 +62,5 @@ def _is_known(name: str) -> bool:
 
 def _same_group(name: str) -> list[str]:
     """Return the group of settings whose name is nearest to the variable's first word."""
-    near = difflib.get_close_matches(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, n=1, cutoff=0.6)
+    near = names.nearest(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, most=1)
     return [f"{PREFIX}{group}_" for group in near]

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import fcntl
 import os
 import pathlib
@@ -95,7 +94,7 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
     existing = cluster_names(home_path)
     if not existing:
         raise errors.SettingsError(f"no cluster named {name!r}: there is none: start one with `carico up`")
-    near = "".join(f"; did you mean {each!r}?" for each in difflib.get_close_matches(name, existing, n=1))
+    near = "".join(f"; did you mean {each!r}?" for each in names.nearest(name, existing, most=1))
     there = f"there {'is' if len(existing) == 1 else 'are'} {', '.join(existing)}"
     raise errors.SettingsError(f"no cluster named {name!r}: {there}{near}")
 

@@ -1,7 +1,6 @@
 """The schedulers that are compared: CARICO, as a rule without requests, and kube-scheduler with a user's."""
 
 import dataclasses
-import difflib
 import re
 
 from carico_core.domain import errors, names
@@ -67,5 +66,5 @@ def _near_miss(name: str) -> str:
     number = re.search(r"[1-9]\d*", name)
     of = "500" if number is None else number[0]
     known = (CARICO, f"carico-{of}m", f"kube-{of}m", f"kube-{of}m-bare", f"constant-{of}")
-    near = difflib.get_close_matches(name, known, n=1)
+    near = names.nearest(name, known, most=1)
     return f": did you mean {near[0]}?" if near else ""

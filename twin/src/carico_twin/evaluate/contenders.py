@@ -4,10 +4,10 @@ Ceilings are CPU shares on the agents' scale, on which 1 is two runnable tasks a
 """
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from carico_core.domain import errors
+from carico_core.domain import names as domain_names
 from carico_core.numerics.estimators import base, delta, dual, joint, scalar
 from carico_scheduler.rules import policy
 from carico_twin import agents, world
@@ -166,7 +166,7 @@ def named(wanted: Iterable[str]) -> list[Contender]:
 
 def unknown(kind: str, got: str, known: Sequence[str]) -> errors.SettingsError:
     """Return the error for an unknown name."""
-    near = difflib.get_close_matches(got, known, n=1)
+    near = domain_names.nearest(got, known, most=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return errors.SettingsError(f"{kind}: got {got!r}{hint}, expected one of {', '.join(known)}")
 

@@ -1,7 +1,6 @@
 """Kinds of setting values: how text becomes a value, and how error messages describe what is expected."""
 
 import dataclasses
-import difflib
 import enum
 import math
 import pathlib
@@ -9,6 +8,8 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from carico_core.domain import names
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -63,8 +64,7 @@ class Kind:
         return low_ok and (self.maximum is None or value <= self.maximum)
 
     def _nearest(self, text: str) -> str:
-        names = [to_text(choice) for choice in self.choices or ()]
-        return next(iter(difflib.get_close_matches(text, names, n=1, cutoff=0.4)), "")
+        return next(iter(names.nearest(text, map(to_text, self.choices or ()), most=1, alike=0.4)), "")
 
 
 def kind_of(

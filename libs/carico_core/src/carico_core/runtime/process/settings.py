@@ -9,14 +9,13 @@ environment; unknown names are refused, and the error suggests the nearest one.
 """
 
 import dataclasses
-import difflib
 import os
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.process import setting_values
 
 T = TypeVar("T")
@@ -246,7 +245,7 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str], gone: Mapping[str
 def _unknown(what: str, name: str, known: Sequence[str], gone: Mapping[str, str]) -> str:
     if name in gone:
         return f"{name} was removed: {gone[name]}"
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = names.nearest(name, known, most=1, alike=0.5)
     return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'no similar name exists'} (see --help)"
 
 
