@@ -12,7 +12,7 @@ from carico_core.numerics.rescheduling.containers import carico
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import asked_plans, instruments, journal
+from carico_rescheduler import asked_plans, instruments, journal, reflection
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, lifetimes, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
@@ -72,8 +72,7 @@ class Planner:
         self.aside = aside
         self._make = make
         self.bus: scheduler.Bus | None = None
-        # The share of what the last plans predicted that came true (`reflection.Reflection.reached`).
-        self.reached = 1.0
+        self.reflection = reflection.Reflection()
         self._line = logs.get("rescheduler")
         # Why the last question for lifetimes was not answered.
         self._no_lifetimes = ""
@@ -112,10 +111,8 @@ class Planner:
 
     def rule(self) -> decision.Rule:
         """Return when moves pay: where plans reached a part of what they predicted, the next must predict more."""
-        rule = self._parts.settings.rule()
-        return dataclasses.replace(
-            rule, least_bytes=rule.least_bytes / self.reached, least_tasks=rule.least_tasks / self.reached
-        )
+        rule, reached = self._parts.settings.rule(), self.reflection.reached(self._parts.clock.wall_ns() / 1e9)
+        return dataclasses.replace(rule, least_bytes=rule.least_bytes / reached, least_tasks=rule.least_tasks / reached)
 
     def _building(self) -> Callable[[], tuple[contexts.Context, clusters.Gaps]]:
         """Return what calculates the problem as it is now, from a copy of what is known."""

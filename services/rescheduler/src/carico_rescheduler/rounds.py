@@ -12,7 +12,7 @@ from carico_core.domain import errors
 from carico_core.runtime.leadership import status
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import asked_plans, instruments, journal, planner, reflection
+from carico_rescheduler import asked_plans, instruments, journal, planner
 from carico_rescheduler import settings as setting
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
@@ -49,7 +49,7 @@ class Rounds:
         self._asked_plans = asked_plans.AskedPlans(parts.planner.plan, now_s=parts.clock.monotonic_s)
         self.executor = parts.executor
         self.journal = parts.journal
-        self.reflection = reflection.Reflection()
+        self.reflection = parts.planner.reflection
         self._lasting = lasting.Lasting(every_s=parts.settings.every_s)
         self.last: decision.Plan | None = None
         # Why the last round moved nothing.
@@ -154,7 +154,6 @@ class Rounds:
             self.reflection.take_over(self.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
-        parts.planner.reached = self.reflection.reached(self._now_s)
         context, plan = await parts.planner.problem_and_plan(asked or planning.Question())
         self.last = plan
         has_not_lasted = await parts.planner.aside(functools.partial(self._why_not_lasting, context, plan))
