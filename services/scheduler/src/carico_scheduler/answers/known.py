@@ -37,10 +37,6 @@ class Known:
         heard = self.state.heard.get(node)
         return None if heard is None else heard.advertisement
 
-    def is_binding(self, uid: str) -> bool:
-        """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
-        return self.state.is_binding(uid)
-
     def measured(self, pod_class: str) -> str:
         """Return the class if some node names it, else the class that stands for all others.
 

@@ -12,6 +12,7 @@ from carico_scheduler.answers import questions, room, standing
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import admission
 
 # A Pod without constraints or requests: what stops it, stops any Pod.
 _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
@@ -105,7 +106,7 @@ def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
         "trust": {
             "uncovered_s": questions.finite(max(uncovered_s, 0.0)) if math.isfinite(uncovered_s) else None,
             "suspect_after_s": view.policy.suspect_after_s,
-            "is_suspect": uncovered_s > view.policy.suspect_after_s,
+            "is_suspect": bool(admission.are_suspect(row)),
             "max_pods_per_core": view.policy.max_pods_per_core,
         }
     }
@@ -130,7 +131,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         "reserved_by": [
             {
                 "pod": booking.key, "uid": booking.uid, "class": booking.pod_class,
-                "age_s": questions.finite(now_s - since_s), "binding": known.is_binding(booking.uid),
+                "age_s": questions.finite(now_s - since_s), "binding": known.state.is_binding(booking.uid),
             }
             for booking, since_s in held[:limit]
         ],

@@ -81,7 +81,7 @@ def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
     kept = known.state.records.find(pod.uid)
     if kept is not None and kept.is_bound:
         return Standing.BOUND
-    if known.is_binding(pod.uid):
+    if known.state.is_binding(pod.uid):
         return Standing.BINDING
     if pod.deleting:
         return Standing.ENDED

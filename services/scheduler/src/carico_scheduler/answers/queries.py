@@ -121,7 +121,7 @@ class Answers:
                 "pod": booking.key,
                 "uid": booking.uid,
                 "age_s": round(now_s - since_s, 3),
-                "binding": self.known.is_binding(booking.uid),
+                "binding": self.known.state.is_binding(booking.uid),
             }
             for booking, since_s in self.known.state.reservations.reserved()
         ]

@@ -57,8 +57,8 @@ class CycleScores:
         free = self.view.free(demand.pod_class, demand.ceiling_offset)
         if free is not self._roomy[0]:
             # Most classes of waiting Jobs have the same answer: no node names them.
-            passes = free >= self.view.policy.threshold
-            self._roomy = free, passes.nonzero()[0].tolist()
+            has_room = admission.has_room(self.view, demand.pod_class, demand.ceiling_offset)
+            self._roomy = free, np.flatnonzero(has_room).tolist()
         slots = self._roomy[1]
         return len(slots) > ROOMY_MOST or any(
             admission.has_room(self.draft.row(slot), demand.pod_class, demand.ceiling_offset) for slot in slots

@@ -159,9 +159,7 @@ class Turns:
         scores = self._cycle.explain(view, demand)
         if scores.best("") != snapshot.NO_NODE:
             return None
-        nodes = scores.allowed & (view.workloads > 0)
-        for each in admission.BELIEVED:
-            nodes = nodes & each.passes(view, demand)
+        nodes = scores.allowed & (view.workloads > 0) & admission.are_believed(view)
         taken = {each.node for each in self._turns.values()}
         slots = nodes.nonzero()[0]
         order = slots[np.argsort(-view.free(demand.pod_class, demand.ceiling_offset)[slots], kind="stable")]

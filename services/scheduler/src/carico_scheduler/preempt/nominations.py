@@ -155,7 +155,7 @@ class Nominations:
                 evicting[gang] = _is_evicting(each.together or [each], node_of)
             end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes, is_evicting=evicting[gang])
             if end is not None:
-                self._remove(each)
+                self.drop(each)
                 ended.append((each, end))
         return ended
 
@@ -182,16 +182,13 @@ class Nominations:
         return [pod for uid, pod in (self._evicted | victims).items() if node_of(uid) is not None]
 
     def drop(self, nomination: Nomination) -> None:
-        """Take back a nomination for which nothing was evicted."""
-        self._remove(nomination)
-
-    def _remove(self, each: Nomination) -> None:
-        each.is_over = True
-        del self._by_uid[each.pod.uid]
-        here = self._by_node[each.node]
-        here.remove(each)
+        """Take back a nomination that has ended, or for which nothing was evicted."""
+        nomination.is_over = True
+        del self._by_uid[nomination.pod.uid]
+        here = self._by_node[nomination.node]
+        here.remove(nomination)
         if not here:
-            del self._by_node[each.node]
+            del self._by_node[nomination.node]
 
     def _step(
         self, each: Nomination, now_s: float, *, node_of: Callable[[str], str | None], waits: Callable[[str], bool],

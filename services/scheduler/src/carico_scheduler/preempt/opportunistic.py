@@ -16,7 +16,6 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import headroom, snapshot
-from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import evictor, preemptor
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import admission
@@ -26,7 +25,6 @@ from carico_scheduler.state import state as states
 FULL_FOR_S = 3.0
 # After victims have left a node, or an eviction has failed, no others go for so long: its agent must measure it first.
 SETTLE_S = 5.0
-_ANY = demands.Demand()
 
 
 class Opportunistic:
@@ -57,13 +55,11 @@ class Opportunistic:
     async def round(self) -> None:
         """Evict what is due now."""
         term, now_s = self._term(), self._clock.monotonic_s()
-        if term is None or self._state.budgets.lacking is not None or self._state.baseline.lacking is not None:
+        if term is None or not self._state.may_evict:
             self._full_since_s.clear()
             return
         view = self._state.fleet.snapshot(now_s)
-        full = view.present & (view.free(messages.ANY_CLASS) < 0.0)
-        for each in admission.BELIEVED:
-            full = full & each.passes(view, _ANY)
+        full = view.present & (view.free(messages.ANY_CLASS) < 0.0) & admission.are_believed(view)
         rows = [view.row(slot) for slot in full.nonzero()[0].tolist()]
         since_s = self._full_since_s
         self._full_since_s = {row.node.name: since_s.get(row.node.name, now_s) for row in rows if _is_full(row.room)}

@@ -93,10 +93,10 @@ class Preemptor:
         """End nominations that are over, and make room for the Pods whose turn it is."""
         self._refresh()
         term, lowest = self._term(), self._state.placements.lowest_priority()
-        if term is None or lowest is None or self._is_lacking:
+        if term is None or lowest is None or not self._state.may_evict:
             return
         self._preemptions = collections.Counter(
-            {uid: count for uid, count in self._preemptions.items() if self._has_no_node(uid)}
+            {uid: count for uid, count in self._preemptions.items() if self._state.has_no_node(uid)}
         )
         now_s = self._clock.monotonic_s()
         self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
@@ -220,11 +220,6 @@ class Preemptor:
         for number in (-sizes).argsort(kind="stable")[:DOMAINS_MOST].tolist():
             yield asks.topology_key, names[number]
 
-    @property
-    def _is_lacking(self) -> bool:
-        """Whether it is not known which Pods belong to their node, or which budgets there are."""
-        return self._state.budgets.lacking is not None or self._state.baseline.lacking is not None
-
     def _may_ask(self, waiting: queues.Waiting, lowest: int, now_s: float) -> bool:
         pod = waiting.pod
         return (
@@ -267,10 +262,6 @@ class Preemptor:
         """Return how long no others are evicted for a Pod that did not get the room."""
         earlier = max(self._preemptions[ended.pod.uid] - 1, 0)
         return backoff.doubled_s(earlier, first_s=AGAIN_S, most_s=AGAIN_MOST_S)
-
-    def _has_no_node(self, uid: str) -> bool:
-        pod = self._state.pod(uid)
-        return pod is not None and pod.node_name is None
 
     def _nominate(self, waiting: queues.Waiting, choice: victims.Choice) -> nominations.Nomination:
         """Hold the room that a node would have."""

@@ -6,6 +6,7 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import reservations
 from carico_scheduler.report import decisions, waits
+from carico_scheduler.rules import admission
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CYCLE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
@@ -167,8 +168,7 @@ class Instruments:
             (freshness.Freshness.ABSENT, absent),
         ):
             self.nodes.labels(kind.value).set(int((view.present & among).sum()))
-        suspect = view.present & (view.uncovered_since_s < view.now_s - view.policy.suspect_after_s)
-        self.suspects.set(int(suspect.sum()))
+        self.suspects.set(int((view.present & admission.are_suspect(view)).sum()))
         takes = usable & view.ready & view.schedulable
         self.capacity.set(float(view.capacity[takes].sum()))
         self.free.set(float((view.capacity - view.reserved).clip(0.0)[takes].sum()))

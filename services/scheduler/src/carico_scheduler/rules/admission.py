@@ -5,8 +5,12 @@ The four filters are the whole rule, for decisions, explanations, questions abou
 """
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Iterable, Set
+
+import numpy as np
 
 from carico_core.domain import cluster, decision
 from carico_core.wire import freshness
@@ -85,7 +89,8 @@ class Capacity:
         return f"{free:.2g} free of threshold {row.policy.threshold:g}, {row.reserved} reserved"
 
 
-BELIEVED: tuple[protocol.RoomFilter, ...] = (Advertised(), Fresh(), Trusted())
+TRUSTED = Trusted()
+BELIEVED: tuple[protocol.RoomFilter, ...] = (Advertised(), Fresh(), TRUSTED)
 FILTERS: tuple[protocol.RoomFilter, ...] = (*BELIEVED, Capacity())
 
 
@@ -115,15 +120,20 @@ class Admitted:
         return any(each in self and each not in before for each in self.classes | before.named)
 
 
-def is_believed(row: snapshot.NodeRow) -> bool:
-    """Return whether what the node advertises counts now."""
-    return all(each.passes(row, _ANY) for each in BELIEVED)
+def are_believed(nodes: snapshot.Nodes) -> protocol.Passes:
+    """Return of which nodes what they advertise counts now, or whether that of one node does."""
+    return functools.reduce(operator.and_, [each.passes(nodes, _ANY) for each in BELIEVED])
+
+
+def are_suspect(nodes: snapshot.Nodes) -> protocol.Passes:
+    """Return which nodes are suspect, or whether one node is (`Trusted`)."""
+    return np.logical_not(TRUSTED.passes(nodes, _ANY))
 
 
 def admits(row: snapshot.NodeRow, pod_classes: Set[str], offset: float = 0.0) -> Admitted:
     """Return of which of the classes the node admits a Pod now, under an offset of the ceiling."""
     offer = row.room.offer
-    if not pod_classes or offer is None or not is_believed(row):
+    if not pod_classes or offer is None or not are_believed(row):
         return Admitted()
     named = pod_classes & offer.costs.keys()
     # Classes that the node does not name have the same cost, so one answer holds for all of them: there may be one for

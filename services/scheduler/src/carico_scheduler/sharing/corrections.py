@@ -211,7 +211,7 @@ class HandOvers:
         """Hand these Pods over, and take all others back."""
         before, self._handed = self._handed, wanted
         self._handed_s = {uid: self._handed_s.get(uid, now_s) for uid in wanted}
-        waits = (uid for uid in self._failures if uid not in wanted and self._has_no_node(uid))
+        waits = (uid for uid in self._failures if uid not in wanted and self._state.has_no_node(uid))
         self._failures = collections.Counter({uid: self._failures[uid] for uid in waits})
         return self._share(before, wanted, now_s)
 
@@ -224,10 +224,6 @@ class HandOvers:
     def _is_placed(self, uid: str) -> bool:
         pod = self._state.pod(uid)
         return pod is not None and pod.node_name is not None
-
-    def _has_no_node(self, uid: str) -> bool:
-        pod = self._state.pod(uid)
-        return pod is not None and pod.node_name is None
 
     def _is_still(self, uid: str, is_own: Callable[[cluster.Pod], bool]) -> bool:
         pod = self._state.pod(uid)

@@ -83,7 +83,7 @@ class NodeState:
         # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
         parked = self.queue.parked_classes()
         old = self.fleet.row(slot, now_s) if parked else None
-        if old is not None and not admission.is_believed(old):
+        if old is not None and not admission.are_believed(old):
             # It admitted nothing.
             old = None
         if self.reservations.cover(node, heard.advertisement.covers, now_s):

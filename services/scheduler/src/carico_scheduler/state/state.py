@@ -135,6 +135,16 @@ class State(node_state.NodeState):
         record = self.records.find(uid)
         return record is not None and record.state in _UNDECIDED and record.pod is not None and not record.pod.deleting
 
+    def has_no_node(self, uid: str) -> bool:
+        """Return True for a Pod that the API shows without a node."""
+        pod = self.pod(uid)
+        return pod is not None and pod.node_name is None
+
+    @property
+    def may_evict(self) -> bool:
+        """True if it is known which Pods belong to their node, and which budgets there are."""
+        return self.budgets.lacking is None and self.baseline.lacking is None
+
     def waits(self, uid: str) -> bool:
         """Return True while the Pod waits for a node."""
         record = self.records.find(uid)
