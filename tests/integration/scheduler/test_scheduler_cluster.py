@@ -4,6 +4,8 @@ import asyncio
 import pathlib
 from typing import Any
 
+import pytest
+
 from tests.tools import waiting
 from tests.tools.sites import scheduler_site
 
@@ -31,6 +33,24 @@ async def test_a_hundred_pods_are_bound_once_and_within_what_was_advertised(tmp_
         scheduled = await waiting.answered(events)
         assert scheduled[0]["message"].startswith("Successfully assigned default/pi-")
         assert site.stop_scheduler() == 0
+
+
+async def test_a_site_on_which_a_test_fails_prints_the_end_of_each_log(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail() -> None:
+        async with scheduler_site.running(tmp_path):
+            (tmp_path / "scheduler.log").write_text("".join(f"line {number}\n" for number in range(100)))
+            raise LookupError("the test's own")
+
+    with pytest.raises(ExceptionGroup):
+        await fail()
+    said = capsys.readouterr().out
+    assert "--- scheduler.log: the last 40 of 100 lines\nline 60\n" in said
+    assert "line 59" not in said
+    assert {line.split()[1] for line in said.splitlines() if line.startswith("--- ")} == {
+        "api.log:", "nats/nats.log:", "scheduler.log:"
+    }  # fmt: skip
 
 
 async def test_killed_midway_and_restarted(tmp_path: pathlib.Path) -> None:

@@ -27,6 +27,8 @@ from tests.tools import waiting
 NODES = ("node-1", "node-2", "node-3")
 PODS_PATH = "/api/v1/namespaces/default/pods"
 CLOCK = clocks.SystemClock()
+# Of each service's log, where a test fails.
+LOG_LINES = 40
 
 
 class Site:
@@ -272,6 +274,15 @@ class Site:
         assert not counts or max(counts.values()) == 1
 
 
+def last_words(root: pathlib.Path) -> str:
+    """The end of each service's log, for a test that failed."""
+    said: list[str] = []
+    for path in sorted(root.rglob("*.log")):
+        lines = path.read_text(errors="replace").splitlines()
+        said += [f"--- {path.relative_to(root)}: the last {LOG_LINES} of {len(lines)} lines", *lines[-LOG_LINES:]]
+    return "\n".join(said)
+
+
 @contextlib.asynccontextmanager
 async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.0) -> AsyncIterator[Site]:
     """A site with everything at work but the scheduler. `lease_s` is that of the bus, which all on it share."""
@@ -295,6 +306,10 @@ async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.
                 yield site
                 for task in tasks:
                     task.cancel()
+        except BaseException:
+            # The folder is gone when somebody reads of the failure.
+            print(last_words(root))
+            raise
         finally:
             await site.bus.close()
             await site.client.close()
