@@ -24,6 +24,12 @@ def term(app: str, key: str = ZONE) -> constraints.PodTerm:
     return constraints.PodTerm(topology_key=key, selector=selector, namespaces=("default",))
 
 
+def spread_over_zones(app: str) -> constraints.Constraints:
+    selector = term(app).selector
+    found = constraints.Spread(namespace="default", topology_key=ZONE, selector=selector, max_skew=1)
+    return constraints.Constraints(spreads=(found,))
+
+
 def apart_from(app: str, *keys: str) -> constraints.Constraints:
     return constraints.Constraints(anti_affinity=tuple(term(app, key) for key in keys or (ZONE,)))
 
@@ -118,6 +124,31 @@ async def test_a_pod_that_keeps_others_away_is_given_up_next_to_one_that_was_cla
         site.pod(name)
     site.claimed(node, f"uid-{name}")
     assert site.rechecks.is_apart(request) is is_apart
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "is_spread"),
+    [("b", "a2", False), ("b", "b1", True), ("c", "a2", True), ("?", "a2", False), ("?", "b1", True)],
+)
+@pytest.mark.parametrize("is_bound", [False, True])
+async def test_a_pod_is_given_up_where_its_group_is_spread_no_more(
+    name: str, node: str, *, is_spread: bool, is_bound: bool
+) -> None:
+    """Another member has claimed a node for a Pod of the group without the constraint, or has bound it there since."""
+    site = Site()
+    request = site.decided(site.pod("b-1", constraints=spread_over_zones("b")), "a1")
+    site.claimed(node, f"uid-{name}")
+    if name != "?":
+        site.pod(name, node_name=node if is_bound else None)
+    assert site.rechecks.is_apart(request) is is_spread
+
+
+async def test_pods_of_a_group_that_one_member_has_spread_are_not_given_up_for_each_other() -> None:
+    site = Site()
+    own = spread_over_zones("b")
+    nodes = ("a1", "b1", "a2", "b1", "a1")
+    requests = [site.decided(site.pod(f"b-{index}", constraints=own), node) for index, node in enumerate(nodes)]
+    assert all(site.rechecks.is_apart(each) for each in requests)
 
 
 @pytest.mark.parametrize("keys", [(ZONE,), (ZONE, HOST)])

@@ -69,7 +69,7 @@ class Parts:
     """What commits need. `count(outcome)`: counts.
 
     `fits(request, lost)`: whether a Pod of this member still fits, without those that were given up a moment ago.
-    `is_apart(request)`: whether it is still apart from all that it must be.
+    `is_apart(request)`: whether it is still apart from all that it must be, and its group spread.
     """
 
     claims: Callable[[], buses.Claims]
@@ -288,7 +288,7 @@ class Commits:
         # By now all claims have arrived that were stored before these. So of two Pods that rule each other out on
         # different nodes, whose schedulers did not know of the other one, at least one is given up here.
         near = [each for each in stored if not (each.claim is None or each.ended.done() or self._parts.is_apart(each))]
-        self._lose_all(near, "near", "others have claimed a node for a Pod that it must not be near")
+        self._lose_all(near, "near", "others have claimed a node for a Pod that keeps it away")
         for request in stored:
             if not request.ended.done():
                 self._parts.count("stored" if request.claim is not None else "withdrawn")

@@ -7,11 +7,14 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
-from carico_scheduler.rules import registry
-from carico_scheduler.rules.peers import pod_anti_affinity
+from carico_scheduler.rules import protocol, registry
+from carico_scheduler.rules.peers import pod_anti_affinity, spread
 from carico_scheduler.sharing.claims import commits, fits
 from carico_scheduler.sharing.claims import ledger as ledgers
 from carico_scheduler.state import state as states
+
+# The rules about Pods of other nodes that one more Pod may break.
+_PEERS: tuple[protocol.PeerFilter, ...] = (pod_anti_affinity.PodAntiAffinity(), spread.TopologySpread())
 
 
 class Rechecks:
@@ -53,7 +56,10 @@ class Rechecks:
     def is_apart(self, request: commits.ClaimRequest) -> bool:
         """Return whether a Pod whose claim is stored is apart from all that it must be, by all claims read until then.
 
-        When it was decided on, this member may not have known a Pod that keeps it away, or another one's claim.
+        When it was decided on, this member may not have known a Pod that keeps it away, or another one's claim. Nor may
+        it know the Pod of a claim now, so that its labels and terms may be such that both must be apart. To wait for it
+        here would delay all other claims of the batch: the decision is given up, and the queue is where the Pod waits.
+        By its next decision, milliseconds later, the watch has mostly shown the other one.
         """
         slot = self._state.fleet.slot_of(request.node)
         pod = None if request.claim is None else self._state.pod(request.claim.uid)
@@ -70,19 +76,27 @@ class Rechecks:
         return is_alone or self._is_apart_from_known(pod, slot, view)
 
     def _is_apart_from_known(self, pod: cluster.Pod, slot: int, view: snapshot.Snapshot) -> bool:
-        """Return whether a Pod is apart from those that are placed, and from the Pods of other schedulers' claims."""
-        rule = pod_anti_affinity.PodAntiAffinity().peers(view, self._state.demand_of(pod))
-        if rule is None:
+        """Return whether a Pod is apart from those that are placed, and from the Pods of other schedulers' claims.
+
+        Also whether its group is still spread. A Pod of the group without the constraint, whose claim is stored later,
+        may go anywhere: that is not looked at, as in kube-scheduler.
+        """
+        demand = self._state.demand_of(pod)
+        rules = [rule for each in _PEERS if (rule := each.peers(view, demand)) is not None]
+        if not rules:
             return True
-        rule.add(pod, slot, -1)
-        keys = {each.topology_key for each in (pod.constraints or constraints.NONE).anti_affinity}
+        for rule in rules:
+            rule.add(pod, slot, -1)
+        own = pod.constraints or constraints.NONE
+        keys = {each.topology_key for each in own.anti_affinity} | {each.topology_key for each in own.hard_spreads}
         for node, claim in self._ledger.counted(view.now_s):
             other, at = self._state.pod(claim.uid), self._state.fleet.slot_of(node)
             if other is None and _is_near(view, slot, at, keys):
                 return False
             if other is not None and at is not None and other.uid != pod.uid:
-                rule.add(other, at)
-        return all(each.passes[slot] for each in rule.conditions())
+                for rule in rules:
+                    rule.hold(other, at)
+        return all(each.passes[slot] for rule in rules for each in rule.conditions())
 
     def _is_claimed_by_others(self, request: commits.ClaimRequest) -> bool:
         """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
