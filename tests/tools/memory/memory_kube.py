@@ -191,6 +191,8 @@ class MemoryKube:
             message = f"pod {target.name} is already assigned to node {pod['spec']['nodeName']}"
             raise memory_objects.refusal(409, "Conflict", message, request)
         pod.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
+        if added := binding["metadata"].get("annotations"):
+            pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **added}
         at = instants.format_time(self._clock.wall_ns())
         scheduled = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
         pod["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)

@@ -4,7 +4,9 @@ import asyncio
 import random
 from typing import Any
 
-from carico_core.domain import cluster, decision, errors
+import pytest
+
+from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.kube import api_actions
 from carico_scheduler.bind import binder
 from carico_scheduler.report import decisions
@@ -78,8 +80,8 @@ class Bench:
         await memory_kube_bind(self.kube, self.pod.uid, "node-9")
 
 
-async def memory_kube_bind(api: api_actions.BindApi, uid: str, node: str) -> None:
-    await api_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
+async def memory_kube_bind(api: api_actions.BindApi, uid: str, node: str, by: str = "") -> None:
+    await api_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node, by=by)
 
 
 def test_bound() -> None:
@@ -206,7 +208,7 @@ def test_who_shares_the_work_keeps_its_claim_and_sends_no_second_bind() -> None:
     async def main() -> None:
         bench = Bench()
         bench.kube.fail_next(errors.ApiUnavailable("no answer in time"), path="/binding")
-        bench.start(is_shared=True)
+        bench.start(by="own/1")
         await bench.binder.drain(60.0)
         (found,) = bench.results
         assert (found.fate, found.is_doubtful, bench.node_of()) == (binder.Fate.UNBOUND, True, None)
@@ -220,6 +222,39 @@ def test_no_answer_but_bound_all_the_same() -> None:
         bench.kube.fail_next(errors.ApiUnavailable("lost"), path="/binding")
         await memory_kube_bind(_Quiet(bench.kube), bench.pod.uid, "node-0")
         assert (await bench.result()).fate is binder.Fate.BOUND
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("error", [errors.ApiUnavailable("no answer"), None])
+@pytest.mark.parametrize(
+    ("by", "expected"), [("own/1", binder.Fate.BOUND), ("other/1", binder.Fate.ELSEWHERE), ("", binder.Fate.ELSEWHERE)]
+)
+def test_of_several_schedulers_that_bind_a_pod_to_one_node_each_knows_whose_bind_it_was(
+    error: errors.CaricoError | None, by: str, expected: binder.Fate
+) -> None:
+    """Whether the bind is refused, or its answer never comes."""
+
+    async def main() -> None:
+        bench = Bench()
+        await memory_kube_bind(bench.kube, bench.pod.uid, "node-0", by)
+        if error is not None:
+            bench.kube.fail_next(error, path="/binding")
+        bench.start(by="own/1")
+        await bench.binder.drain(60.0)
+        (found,) = bench.results
+        assert (found.fate, found.is_conflict) == (expected, error is None)
+
+    objects.run_fast(main())
+
+
+def test_a_pod_shows_which_bind_of_several_schedulers_has_bound_it() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.start(by="own/1")
+        await bench.binder.drain(60.0)
+        found = bench.kube.objects.get("pods", ("default", "pod-0"), "test")
+        assert found["metadata"]["annotations"] == {names.BOUND_BY: "own/1"}
 
     objects.run_fast(main())
 

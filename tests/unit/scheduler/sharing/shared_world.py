@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from carico_core.domain import errors, messages
+from carico_core.domain import decision, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -223,6 +223,11 @@ class SharedWorld(world.World):
         """The UIDs of the claims on a node in the stream."""
         kept = self.hub.claims[subjects.claim(node)]
         return sorted(each.uid for each in wire.decode_claims(kept.payload, subject=kept.subject).claims)
+
+    def recorded(self, outcome: decision.Outcome) -> collections.Counter[str]:
+        """How many records of this outcome all members have made of each Pod."""
+        records = [each for one in self.engines for each in one._parts.log._unpublished]
+        return collections.Counter(each.uid for each in records if each.outcome is outcome)
 
     def claims(self, outcome: str) -> float:
         """How many claims of all members ended so."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import decision, errors
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 from carico_scheduler.engine import engine
@@ -57,6 +57,7 @@ def test_an_api_with_faults(seed: int) -> None:
         uids = await run_pods(made, 30)
         await made.until_ended(1200.0)
         assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert set(made.recorded(decision.Outcome.BOUND).values()) == {1}
         assert max(made.largest.values()) <= 3
         await made.stop()
 

@@ -1,12 +1,13 @@
 """Members that decide on the same Pods, as while shares change: what one gives up may be bound by the other."""
 
 import asyncio
+import contextlib
 import random
 from typing import Any, cast
 
 import pytest
 
-from carico_core.domain import constraints, messages
+from carico_core.domain import constraints, decision, errors, messages
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder, outcomes
@@ -14,10 +15,11 @@ from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
 from carico_scheduler.sharing import heartbeats, member, parts
 from carico_scheduler.sharing import membership as memberships
-from carico_scheduler.sharing.claims import commits
+from carico_scheduler.sharing.claims import commits, stream
 from carico_scheduler.state import node_state, state
-from tests.tools.memory import memory_bus
+from tests.tools.memory import memory_bus, memory_objects
 from tests.unit.scheduler import objects
+from tests.unit.scheduler.sharing import shared_world
 
 NODE = "node-0"
 ROOM = 2.0
@@ -112,25 +114,74 @@ async def test_what_another_has_bound_here_frees_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_shared", "is_conflict", "expected"),
+    ("by", "shown", "expected"),
     [
-        (False, False, binder.Fate.BOUND), (False, True, binder.Fate.BOUND), (True, False, binder.Fate.BOUND),
-        (True, True, binder.Fate.ELSEWHERE),
+        ("own/1", "own/1", binder.Fate.BOUND), ("own/1", "other/1", binder.Fate.ELSEWHERE),
+        ("own/2", "own/1", binder.Fate.ELSEWHERE), ("own/1", "", binder.Fate.ELSEWHERE),
+        # Only this scheduler decides.
+        ("", "", binder.Fate.BOUND), ("", "other/1", binder.Fate.BOUND),
     ],
 )  # fmt: skip
-def test_a_refused_bind_to_the_node_that_another_chose_too_is_the_others(
-    is_shared: bool, is_conflict: bool, expected: binder.Fate
+@pytest.mark.parametrize(
+    ("fate", "is_sent"),
+    [(binder.Fate.SETTLED, True), (binder.Fate.SETTLED, False), (binder.Fate.UNBOUND, True)],
+)
+def test_a_pod_that_the_watch_shows_on_the_chosen_node_is_bound_by_the_bind_that_it_names(
+    by: str, shown: str, expected: binder.Fate, fate: binder.Fate, is_sent: bool
 ) -> None:
     site = Site("a")
-    site.state.send("uid-a", site.attempts["a"])
-    site.state.put_pod(objects.make_pod("a", node_name=NODE), 100.0)
+    if is_sent:
+        site.state.send("uid-a", site.attempts["a"])
+    site.state.put_pod(objects.make_pod("a", node_name=NODE, bound_by=shown), 100.0)
     bind = binder.Bind(
         pod=objects.make_pod("a"), node=NODE, attempt=site.attempts["a"], term=1,
         waiting=objects.make_waiting(objects.make_pod("a")), facts=cast("Any", None), on_result=lambda _: None,
-        is_shared=is_shared,
+        by=by,
     )  # fmt: skip
-    result = binder.Result(bind=bind, fate=binder.Fate.SETTLED, is_conflict=is_conflict, detail="")
+    result = binder.Result(bind=bind, fate=fate, is_conflict=False, detail="", is_sent=is_sent)
     assert outcomes.settle(site.state, result, 100.0) is expected
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_pod_that_two_members_bind_to_one_node_without_an_answer_is_counted_by_the_one_whose_bind_it_was(
+    seed: int, *, is_asked: bool
+) -> None:
+    """The API is asked, or only the watch shows the node."""
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=2, room=100.0)
+        made.pod_s = (1000.0, 1000.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(stream.SETTLE_S + 1.0)
+        # To the first one the second is gone, whose share it takes; the second goes on.
+        made.connections[1].is_cut = True
+        await asyncio.sleep(heartbeats.ALIVE_S + 1.0)
+        request = made.kube.request
+
+        async def lose(method: str, path: str, **more: Any) -> Any:
+            if method == "GET" and not is_asked:
+                raise errors.ApiUnavailable("no answer in time")
+            if not path.endswith("/binding"):
+                return await request(method, path, **more)
+            with contextlib.suppress(errors.Conflict):
+                await request(method, path, **more)
+            raise errors.ApiUnavailable("no answer in time")
+
+        made.kube.request = lose  # type: ignore[method-assign]
+        uids = [made.create_pod(f"pod-{index}") for index in range(20)]
+        await asyncio.sleep(10.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert made.recorded(decision.Outcome.BOUND) == dict.fromkeys(uids, 1)
+        assert made.recorded(decision.Outcome.BIND_CONFLICT), "some were sent twice"
+        assert sum(each.binds.labels("bound")._value.get() for each in made.counted) == 20
+        assert sum(each.pods for one in made.counted for each in one.waits._waited.values()) == 20
+        written = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
+        scheduled = [each["regarding"]["uid"] for each in written if each["reason"] == "Scheduled"]
+        assert sorted(scheduled) == sorted(uids)
+        await made.stop()
+
+    objects.run_fast(main())
 
 
 @pytest.mark.parametrize("is_heard_first", [False, True])

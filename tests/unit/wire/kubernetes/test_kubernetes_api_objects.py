@@ -480,6 +480,18 @@ def test_a_binding_carries_its_precondition() -> None:
     assert body["target"]["name"] == "n"
 
 
+@pytest.mark.parametrize("longest", [names.BOUND_BY_MOST, names.BOUND_BY_MOST + 1])
+def test_a_pod_shows_the_bind_that_gave_it_its_node(longest: int) -> None:
+    start = names.start_of("r" * names.REPLICA_MAX, "0" * 16)
+    by = f"{start}/".ljust(longest, "9")
+    body = bodies.binding_body(namespace="d", name="p", uid="u", node="n", by=by)
+    assert body["metadata"]["annotations"] == {names.BOUND_BY: by}
+    obj = {"metadata": {**body["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "n"}}
+    # Everyone who creates Pods can write the annotation, of any length.
+    assert api_objects.parse_pod(obj).bound_by == (by if longest == names.BOUND_BY_MOST else "")
+    assert api_objects.parse_pod(obj | {"spec": {}}).bound_by == "", "of a Pod that it was copied from"
+
+
 def test_a_note_is_cut_at_the_limit_between_characters() -> None:
     body = bodies.event_body(
         {"kind": "Node", "name": "n"},

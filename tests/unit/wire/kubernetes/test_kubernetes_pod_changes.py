@@ -23,6 +23,7 @@ SPREAD = {
 # Each changes an object as the API, a controller, a kubelet or a user does.
 EDITS: dict[str, Callable[[Object], object]] = {
     "bound": lambda obj: obj["spec"].update(nodeName="node-1"),
+    "bound by": lambda obj: obj["metadata"]["annotations"].update({names.BOUND_BY: "scheduler-1-00000000000000a1/7"}),
     "topology labels": lambda obj: obj["metadata"]["labels"].update(zone="a"),
     "label": lambda obj: obj["metadata"]["labels"].update(app="db"),
     "surge": lambda obj: obj["metadata"]["labels"].update({names.SURGE_LABEL: "x"}),

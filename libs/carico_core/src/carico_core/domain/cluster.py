@@ -143,6 +143,8 @@ class Pod(NamedTuple):
     generation: int = 0
     # Features of a kubelet that its node must declare.
     required_features: tuple[str, ...] = ()
+    # Which bind gave it its node, of schedulers that share the work; empty: none of theirs, or it has no node.
+    bound_by: str = ""
 
     @property
     def key(self) -> str:

@@ -28,6 +28,9 @@ SUBDOMAIN_MAX = 253
 TEMPLATE_HASH = "pod-template-hash"
 # On the new replica of a move of the rescheduler, in place of the label above: its ReplicaSet must not have it yet.
 SURGE_LABEL = "carico.dev/surge-template-hash"
+# Where several schedulers share the work, this annotation names the bind of a Pod: a start (`start_of`) and a number.
+BOUND_BY = "carico.dev/bound-by"
+BOUND_BY_MOST = 63 + 1 + 20
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 _APP = "app.kubernetes.io/name"
 # A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.

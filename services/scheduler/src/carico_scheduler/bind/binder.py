@@ -7,6 +7,9 @@ was cut, may deliver the bind later. So it is sent again, to the same node, unti
 occupies one of the places for binds under way and stops no other bind.
 
 A bind belongs to the term of leadership in which it was decided: it is not sent in another term.
+
+Schedulers that share the work may bind a Pod at the same time, also to the same node. So each of their binds has a name
+of its own, which the API writes to the Pod with the node: whoever asks, or reads the watch, knows whose bind it was.
 """
 
 import asyncio
@@ -38,7 +41,7 @@ class Fate(enum.StrEnum):
     """The outcome of a bind."""
 
     BOUND = "bound"
-    # Bound by another scheduler, usually to another node; `Result.pod` is the Pod.
+    # Bound by another bind, usually of another scheduler and to another node; `Result.pod` is the Pod.
     ELSEWHERE = "elsewhere"
     # Not bound: it waits again.
     UNBOUND = "unbound"
@@ -78,8 +81,17 @@ class Bind:
     permit: Callable[[], None] = lambda: None
     # The API refuses the bind if the Pod has another one by now. Empty: it binds any.
     resource_version: str = ""
-    # True if other schedulers may decide on the Pod at the same time, even for the same node.
-    is_shared: bool = False
+    # Names this bind, and no other one of any scheduler. Empty: only this scheduler decides on the Pod.
+    by: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other schedulers may decide on the Pod at the same time, even for the same node."""
+        return self.by != ""
+
+    def has_bound(self, node: str, by: str) -> bool:
+        """Return whether it was this bind that has bound its Pod, which the API shows on `node`, bound by `by`."""
+        return node == self.node and self.by in ("", by)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -273,7 +285,7 @@ class Binder:
             await api_actions.bind(
                 self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=bind.node,
                 timeout_s=self._timeout_s, permit=functools.partial(self._permit, bind),
-                resource_version=bind.resource_version,
+                resource_version=bind.resource_version, by=bind.by,
             )  # fmt: skip
         except Withheld as error:
             return _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
@@ -327,10 +339,10 @@ def _read(bind: Bind, found: Any, *, detail: str, is_conflict: bool) -> Result:
     now = api_objects.parse_pod(found)
     if now.uid != bind.pod.uid:
         return _result(bind, Fate.GONE, detail=detail, is_conflict=is_conflict)
-    fate = {None: Fate.UNBOUND, bind.node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)
-    if fate is Fate.BOUND and is_conflict and bind.is_shared:
-        # It was bound already when our bind arrived.
-        fate = Fate.ELSEWHERE
+    if now.node_name is None:
+        fate = Fate.UNBOUND
+    else:
+        fate = Fate.BOUND if bind.has_bound(now.node_name, now.bound_by) else Fate.ELSEWHERE
     return _result(bind, fate, detail=detail, is_conflict=is_conflict, found=now)
 
 

@@ -87,7 +87,7 @@ class Outcomes:
             case binders.Fate.BOUND:
                 return facts.message
             case binders.Fate.ELSEWHERE:
-                return f"bound by another scheduler meanwhile: {result.detail}"
+                return f"bound meanwhile, by another scheduler or an earlier bind: {result.detail}"
             case binders.Fate.GONE:
                 return f"the Pod is gone: {result.detail}"
         self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
@@ -132,9 +132,7 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
         into.refuse(uid, attempt, now_s)
         return fate
     record = into.records.find(uid)
-    if record is None or record.booking is None or record.attempt != attempt:
+    if record is None or record.pod is None or record.booking is None or record.attempt != attempt:
         return binders.Fate.GONE
-    # Another scheduler that shares the work may have chosen the same node.
-    is_anothers = result.bind.is_shared and (result.is_conflict or not result.is_sent)
-    is_here = record.booking.node == result.node and not is_anothers
-    return binders.Fate.BOUND if is_here else binders.Fate.ELSEWHERE
+    is_own = result.bind.has_bound(record.booking.node, record.pod.bound_by)
+    return binders.Fate.BOUND if is_own else binders.Fate.ELSEWHERE

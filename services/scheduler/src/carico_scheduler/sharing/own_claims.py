@@ -74,7 +74,9 @@ class OwnClaims:
             together=together,
         )  # fmt: skip
         bind.prepare, bind.permit = claim.prepare, claim.permit
-        bind.resource_version, bind.is_shared = bind.pod.resource_version, True
+        bind.resource_version = bind.pod.resource_version
+        # No two starts of a scheduler have one name.
+        bind.by = f"{self._parts.replica}/{bind.attempt}"
 
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused."""

@@ -56,14 +56,17 @@ async def bind(
     timeout_s: float = 10.0,
     permit: Callable[[], None] | None = None,
     resource_version: str = "",
+    by: str = "",
 ) -> None:
-    """Bind the Pod to the node.
+    """Bind the Pod to the node; `by` names the bind, which the Pod shows from then on.
 
     Raises `Conflict` (already bound, another Pod with that name, or changed since `resource_version`), `NotFound`,
     `ApiUnavailable` (the Pod may be bound nevertheless, which the watch will show), and what `permit` raises (the bind
     was not sent).
     """
-    body = bodies.binding_body(namespace=namespace, name=name, uid=uid, node=node, resource_version=resource_version)
+    body = bodies.binding_body(
+        namespace=namespace, name=name, uid=uid, node=node, resource_version=resource_version, by=by
+    )  # fmt: skip
     path = f"{pod_path(namespace, name)}/binding"
     await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 

@@ -55,6 +55,7 @@ def _parse_progress(metadata: Object, spec: Object, status: Object) -> dict[str,
         "labels": labels,
         "owner": ownership.owner_of(metadata, labels),
         "node_name": node_name,
+        "bound_by": _bound_by(metadata) if node_name and metadata.get("annotations") else "",
         "phase": fields.optional(status, "phase", "status.") or "Pending",
         "has_failed": statuses.has_failed(status),
         "unscheduled_reason": unscheduled_reason,
@@ -106,6 +107,13 @@ def _unscheduled(status: Object) -> tuple[str, str]:
         return "", ""
     reason, message = (fields.optional(scheduled, key, "status.conditions[].") for key in ("reason", "message"))
     return reason, message
+
+
+def _bound_by(metadata: Object) -> str:
+    """Return which bind gave a Pod its node. Everyone who creates Pods can write it: longer ones than ours are none."""
+    annotations = fields.mapping(metadata, "annotations", "metadata.")
+    found = fields.optional(annotations, names.BOUND_BY, "metadata.annotations.")
+    return found if len(found) <= names.BOUND_BY_MOST else ""
 
 
 def _bound_at_s(status: Object) -> float:

@@ -3,17 +3,25 @@
 from collections.abc import Mapping
 from typing import Any
 
+from carico_core.domain import names
 from carico_core.wire.kubernetes import instants
 
 # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
 NOTE_LIMIT_BYTES = 1024
 
 
-def binding_body(*, namespace: str, name: str, uid: str, node: str, resource_version: str = "") -> dict[str, Any]:
-    """Return a v1 Binding with the Pod's UID, and its resourceVersion if given, as preconditions."""
-    metadata = {"namespace": namespace, "name": name, "uid": uid}
+def binding_body(
+    *, namespace: str, name: str, uid: str, node: str, resource_version: str = "", by: str = ""
+) -> dict[str, Any]:
+    """Return a v1 Binding with the Pod's UID, and its resourceVersion if given, as preconditions.
+
+    `by` names the bind: the API adds the Binding's annotations to those of the Pod, in the write that sets the node.
+    """
+    metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
     if resource_version:
         metadata["resourceVersion"] = resource_version
+    if by:
+        metadata["annotations"] = {names.BOUND_BY: by}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
