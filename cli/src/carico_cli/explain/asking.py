@@ -13,6 +13,7 @@ from carico_local.jobs import job_labels
 
 if TYPE_CHECKING:
     from carico_cli.live import object_events
+    from carico_core.domain import pod_telemetry
 
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
@@ -94,21 +95,17 @@ class Asker:
             return None
         return answer if answer["known"] else None
 
-    async def uses(self, node: str, uid: str) -> dict[str, float] | None:
-        """Return what a Pod uses, as its node's agent reports; None where it has no reading, or does not answer."""
+    async def loads(self, node: str) -> "pod_telemetry.PodLoads | None":
+        """Return what the Pods of a node use, as its agent reports; None where it does not answer."""
         # Imported here: of a Pod that waits, nothing is asked.
         from carico_core.wire import messages as wire
 
         try:
             subject = subjects.query("agent", "loads.get", node)
             answer = await self._bus.request(subject, b"", timeout_s=DETAIL_MOST_S)
-            used = wire.decode_loads(answer, subject=subjects.pods(node)).loads.get(uid)
+            return wire.decode_loads(answer, subject=subjects.pods(node))
         except (errors.BadName, errors.BusError, errors.MessageError):
             return None
-        if used is None:
-            return None
-        # The names are those of `carico top --once --pods -o json`.
-        return {"cores": used.cores, "waiting_tasks": used.waiting, "memory_bytes": used.memory_bytes}
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod in the stream, or None."""

@@ -122,9 +122,16 @@ async def _add_rescheduler(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 
 async def _add_uses(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add what a Pod uses that runs; None without a reading."""
-    if answer.get("phase") == "Running" and answer.get("node") and answer.get("uid"):
-        answer["uses"] = await asker.uses(answer["node"], answer["uid"])
+    """Add what a Pod uses that runs, None without a reading; and how many Pods its node's agent left out."""
+    if answer.get("phase") != "Running" or not answer.get("node") or not answer.get("uid"):
+        return
+    reported = await asker.loads(answer["node"])
+    used = None if reported is None else reported.loads.get(answer["uid"])
+    # The names are those of `carico top --once --pods -o json`.
+    answer["uses"] = None if used is None else {
+        "cores": used.cores, "waiting_tasks": used.waiting, "memory_bytes": used.memory_bytes
+    }  # fmt: skip
+    answer["uses_left_out"] = 0 if reported is None else reported.left_out
 
 
 async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str, name: str) -> errors.CaricoError:

@@ -111,7 +111,11 @@ def _of_uses(answer: Row) -> list[str]:
         return []
     uses = answer["uses"]
     if uses is None:
-        return words.paragraph("there is no reading of what it uses: its node's agent has none, or does not answer")
+        why = "its node's agent has none, or does not answer"
+        if answer.get("uses_left_out"):
+            left = amounts.plural(answer["uses_left_out"], "Pod")
+            why = f"its node's agent has reported no more than fits into a message, without {left} of the smallest load"
+        return words.paragraph(f"there is no reading of what it uses: {why}")
     waits = f", and waits for a CPU {uses['waiting_tasks']:.0%} of the time" if uses["waiting_tasks"] >= _WAITS else ""
     cpu, memory = amounts.millicores(uses["cores"]), amounts.text("memory", uses["memory_bytes"])
     return words.paragraph(f"it uses {cpu} of CPU and {memory} of memory{waits}")

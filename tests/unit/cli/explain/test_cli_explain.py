@@ -201,11 +201,13 @@ class ReportingBus(answering.DeskBus):
         return self.said
 
 
-def loads_of(uid: str, *, waiting: float = 0.0) -> bytes:
+def loads_of(uid: str, *, waiting: float = 0.0, left_out: int = 0) -> bytes:
     load = pod_telemetry.PodLoad("app/default/pi", 0.502, waiting, 11_534_336.0)
     return wire.encode_loads(
-        pod_telemetry.PodLoads(node="node-0", boot=objects.BOOT, seq=1, ts_ns=1, loads={uid: load})
-    )
+        pod_telemetry.PodLoads(
+            node="node-0", boot=objects.BOOT, seq=1, ts_ns=1, loads={uid: load}, left_out=left_out
+        )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,10 @@ def loads_of(uid: str, *, waiting: float = 0.0) -> bytes:
     [
         (loads_of("uid-placed"), "it uses 502m of CPU and 11.5 MB of memory node-0 had room"),
         (loads_of("uid-placed", waiting=0.25), "it uses 502m of CPU and 11.5 MB of memory, and waits for a CPU 25% of"),
-        (loads_of("uid-other"), "there is no reading of what it uses"),
+        (loads_of("uid-other"), "there is no reading of what it uses: its node's agent has none, or does not answer"),
+        # Of more Pods than a message holds, the agent reports those of the largest load.
+        (loads_of("uid-other", left_out=20), "no more than fits into a message, without 20 Pods of the smallest load"),
+        (loads_of("uid-placed", left_out=20), "it uses 502m of CPU and 11.5 MB of memory node-0 had room"),
         (loads_of("uid-placed").replace(b"0.502", b"-1"), "there is no reading of what it uses"),
         # A report of another node, and one of a later version.
         (loads_of("uid-placed").replace(b'"node-0"', b'"node-1"'), "there is no reading of what it uses"),
