@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import integrations, starting, which
+from carico_cli.live import addresses
 from carico_cli.output import formats
 from carico_cli.shell import exits, options, settings
 from carico_local.cluster import client, folders
@@ -32,7 +33,6 @@ async def _up(context: settings.Context, wanted: plans.Options, binaries: Mappin
     launched = await client.launch(
         wanted, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries
     )  # fmt: skip
-    name = wanted.name
     try:
         await starting.show(launched, context)
     except BaseException as error:
@@ -42,9 +42,8 @@ async def _up(context: settings.Context, wanted: plans.Options, binaries: Mappin
         if failed and launched.paths.logs.exists():
             formats.say(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
-    of = which.naming(context, name)
-    commands = (f'eval "$(carico env{of})"', f"carico submit pi --pods 50{of}", f"carico top{of}", f"carico down{of}")
-    formats.say(formats.next_steps(commands))
+    env, *others = (addresses.carico_on(wanted.name, words) for words in ("env", "submit pi --pods 50", "top", "down"))
+    formats.say(formats.next_steps([f'eval "$({env})"', *others]))
 
 
 @click.command()

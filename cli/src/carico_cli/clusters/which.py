@@ -125,15 +125,6 @@ def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
     return folders.cluster_names(home) if need is Need.STATE else folders.logged_names(home)
 
 
-def naming(context: contexts.Context, name: str) -> str:
-    """Return " --name NAME" where a command without it would mean another cluster or none; "" where it means this."""
-    try:
-        is_meant = meant(context, Flags()).name == name
-    except errors.SettingsError:
-        is_meant = False
-    return "" if is_meant else f" --name {name}"
-
-
 def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
     others = (("--nats-url", given.nats_url), ("--kubeconfig", given.kubeconfig), ("--context", given.kube_context))
     elsewhere = [flag for flag, value in others if value]

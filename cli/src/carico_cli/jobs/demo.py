@@ -12,7 +12,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli.clusters import starting, which
+from carico_cli.clusters import starting
 from carico_cli.jobs import demo_page, live_view, simulated
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats
@@ -165,8 +165,8 @@ class _Demo:
         opened = f"xdg-open {shlex.quote(str(self._out / 'report.html'))}"
         if not keep:
             return [opened, "carico up"]
-        of = which.naming(self._context, self.wanted.name)
-        return [opened, f"carico explain job {self._job.name}{of}", f"carico top{of}", f"carico down{of}"]
+        steps = (f"explain job {self._job.name}", "top", "down")
+        return [opened, *(addresses.carico_on(self.wanted.name, words) for words in steps)]
 
     async def _end(self, launched: client.Launched) -> None:
         await launched.remove(keep_logs=bool(self._crashes))

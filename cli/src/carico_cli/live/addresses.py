@@ -52,7 +52,7 @@ class Address:
         ('carico capacity', 'carico capacity --name shop')
         """
         if self.is_local:
-            return f"carico {words} --name {self.name}"
+            return carico_on(self.name, words)
         given = (("--nats-url", self.url if self.is_by_flag else ""), *self._kube_flags)
         flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
         return f"{COMPOSE_CARICO if self.is_compose else 'carico'} {words}{flags}"
@@ -77,6 +77,11 @@ class Address:
     @property
     def _kube_flags(self) -> tuple[tuple[str, str], ...]:
         return ("--kubeconfig", self.kube.kubeconfig), ("--context", self.kube.context)
+
+
+def carico_on(name: str, words: str) -> str:
+    """Return the command of `carico` that means a cluster of this machine, also once others run."""
+    return f"carico {words} --name {name}"
 
 
 # The cluster that commands without flags mean.

@@ -1,4 +1,4 @@
-"""`carico down`: what it says while a cluster takes long to end."""
+"""`carico up` and `down`: what they say to run next, and while a cluster takes long to end."""
 
 import asyncio
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 import click.testing
 import pytest
 
-from carico_cli.clusters import lifecycle
+from carico_cli.clusters import lifecycle, starting
 from carico_cli.shell import settings
 from carico_local.cluster import client, folders
 
@@ -26,3 +26,22 @@ def test_down_says_why_nothing_happens_where_a_cluster_does_not_end(
         result = click.testing.CliRunner().invoke(lifecycle.down, ["--name", "frozen"], obj=context)
         assert (result.exit_code, result.stderr) == (0, said), result.output
         assert result.stdout == "cluster frozen is down\n"
+
+
+def test_what_to_run_next_names_the_cluster_also_where_the_shell_means_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def launch(*_: object, **__: object) -> None: ...
+
+    async def show(*_: object) -> None: ...
+
+    monkeypatch.setattr(client, "launch", launch)
+    monkeypatch.setattr(starting, "show", show)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/plan.json").write_text("{}")
+    context = settings.Context(home=tmp_path, environ={"CARICO_CLUSTER": "shop"}, plain=True)
+    result = click.testing.CliRunner().invoke(lifecycle.up, [], obj=context)
+    assert result.output.splitlines() == [
+        "next:", '  eval "$(carico env --name shop)"', "  carico submit pi --pods 50 --name shop",
+        "  carico top --name shop", "  carico down --name shop",
+    ]  # fmt: skip

@@ -68,11 +68,9 @@ def test_the_only_cluster_that_runs_is_marked(home: pathlib.Path) -> None:
     context = settings.Context(home=home, environ={}, plain=True)
     with folders.acquire(folders.Paths(home / "shop-2")):
         assert listing._meant(context) == "shop-2"
-        assert which.naming(context, "shop-2") == ""
         # With a second one, a command without --name would be refused.
         with folders.acquire(folders.Paths(home / "shop-10")):
             assert listing._meant(context) is None
-            assert which.naming(context, "shop-2") == " --name shop-2"
 
 
 def test_a_list_fits_a_terminal_and_wide_shows_where_each_is() -> None:

@@ -91,3 +91,14 @@ def test_nothing_runs_on_a_cluster_of_which_a_service_has_crashed(
     found = asyncio.run(ran._reported(Found(), Found()))  # type: ignore[arg-type]
     assert begun == ([] if crashed else ["kube-500m", "kube-100m"])
     assert [each["request_millicores"] for each in found["kube_scheduler"]] == ([] if crashed else [500, 100])
+
+
+def test_what_to_run_next_names_the_cluster_that_is_kept(ran: demo._Demo, tmp_path: pathlib.Path) -> None:
+    ran.wanted = plans.Options(name="shop")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/plan.json").write_text("{}")
+    ran._context = settings.Context(home=tmp_path, environ={"CARICO_CLUSTER": "shop"}, plain=True)
+    assert ran._next_steps(keep=True) == [
+        f"xdg-open {tmp_path / 'report.html'}", "carico explain job demo --name shop", "carico top --name shop",
+        "carico down --name shop",
+    ]  # fmt: skip
