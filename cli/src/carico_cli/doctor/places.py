@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from carico_cli.live import addresses
 from carico_local.kubelets import configuration
 
-# How the version of the embedded API ends.
-EMBEDDED = "+carico"
 _WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
 # In Kubernetes: what each service is (deploy/k8s/base).
 _KINDS = {"agent": "daemonset", "nats": "statefulset"}
@@ -46,8 +44,13 @@ class Place:
 
         Elsewhere, only compose has the embedded API, or kubelets of this provider (its profile `kube`).
         """
+        if self.kind is not Kind.KUBERNETES:
+            return self
+        # Imported here: a cluster of this machine is known without.
+        from carico_local.api.kubectl import discovery
+
         by_nodes = any(each.startswith(configuration.COMPOSE_PROVIDER) for each in provider_ids)
-        is_compose = self.kind is Kind.KUBERNETES and (version.endswith(EMBEDDED) or by_nodes)
+        is_compose = version.endswith(discovery.VERSION_END) or by_nodes
         return dataclasses.replace(self, kind=Kind.COMPOSE) if is_compose else self
 
     @property

@@ -8,11 +8,13 @@ from typing import Any
 
 from carico_local.api.model import resources
 
+# How the version ends, by which `carico doctor` recognises this API.
+VERSION_END = "+carico"
 # The release whose types and behaviour the API follows: that of the schema.
 VERSION = {
     "major": "1",
     "minor": "37",
-    "gitVersion": "v1.37.0+carico",
+    "gitVersion": f"v1.37.0{VERSION_END}",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
