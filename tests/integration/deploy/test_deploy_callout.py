@@ -73,6 +73,22 @@ def test_the_callout_knows_the_accounts_that_the_services_have() -> None:
 
 
 @pytest.mark.real_programs
+def test_what_only_the_callout_has_is_in_the_file_that_is_deleted_on_the_way_back() -> None:
+    """`kubectl apply` of another overlay leaves it."""
+    command = "kubectl -n carico delete -f deploy/k8s/components/callout/auth.yaml"
+    assert f"`{command}`" in (DEPLOY.parent / "README.md").read_text(encoding="utf-8")
+    text = (DEPLOY.parents[1] / command.rpartition(" ")[2]).read_text(encoding="utf-8")
+    deleted = {(each["kind"], each["metadata"]["name"]) for each in yaml.load_all(text, Loader=yaml.CSafeLoader)}
+    of_callout, of_small = (
+        {(each["kind"], each["metadata"]["name"]) for each in combinations.rendered(parts, chart.kustomized)}
+        for parts in (combinations.sample("small", ["callout"]), combinations.sample("small", []))
+    )
+    # kustomize adds a hash to the name of a ConfigMap that it makes.
+    only = {(kind, name) for kind, name in of_callout - of_small if kind != "ConfigMap"}
+    assert only == deleted
+
+
+@pytest.mark.real_programs
 def test_two_replicas_of_the_callout_with_the_right_that_was_tested(objects: list[dict[str, Any]]) -> None:
     deployment = one(objects, "carico-auth", "Deployment")
     assert deployment["spec"]["replicas"] == 2
