@@ -88,7 +88,7 @@ def test_hostile_payloads_stop_no_bind(site: live_site.LiveSite) -> None:
             agent.settle()
     site.bind()
     site.check()
-    listed = {each["node"] for each in site.ask("aggregator", "nodes.list")}
+    listed = {each["node"] for each in site.ask("aggregator", "nodes.list")["nodes"]}
     assert live_site.ATTACKER not in listed
 
 

@@ -142,7 +142,7 @@ async def test_a_job_is_bound_with_security_on(
         # The first model may be of the first node that reported.
         await waiting.answered(
             lambda: ask(subjects.query("aggregator", "nodes.list")),
-            lambda listed: {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)},
+            lambda listed: {each["node"] for each in listed["nodes"]} == {f"node-{number}" for number in range(AGENTS)},
         )
         # They also answer what streams keep.
         assert len(await waiting.answered(reader.latest_capacities, lambda kept: len(kept) == AGENTS)) == AGENTS

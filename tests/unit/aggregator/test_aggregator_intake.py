@@ -18,6 +18,7 @@ from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.fixtures.golden import records
 from tests.tools.memory import memory_bus
 from tests.unit.aggregator import reports
 from tests.unit.wire import kinds, mutations
@@ -201,8 +202,29 @@ async def test_lists_asked_for_without_end_leave_time_for_the_model(monkeypatch:
 
     monkeypatch.setattr(replica.app.members, "entries", entries)
     ask = app.answers(replica.app, clock=replica.clock)["nodes.list"]
-    assert await asyncio.gather(*(ask(b"") for _ in range(3))) == [b"[]"] * 3
+    assert await asyncio.gather(*(ask(b"") for _ in range(3))) == [b'{"nodes":[]}'] * 3
     assert all(after - before >= app.LIST_REST * took_s for before, after in itertools.pairwise(at_s))
+
+
+async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica()
+    names = [f"{number:05d}".ljust(253, "n") for number in range(2 * serving.NODES_MOST + 1)]
+    entries = tuple(dataclasses.replace(records.ENTRY, node=name) for name in reversed(names))
+    monkeypatch.setattr(replica.app.members, "entries", lambda now_s: entries)
+    ask = app.answers(replica.app, clock=replica.clock)["nodes.list"]
+    found: list[str] = []
+    pages, after = 0, ""
+    while pages == 0 or after:
+        payload = await ask(orjson.dumps({"after": after}))
+        # `max_payload` in deploy/k8s/base/nats.conf.
+        assert len(payload) < 2 * 1024 * 1024
+        answer = orjson.loads(payload)
+        found += [each["node"] for each in answer["nodes"]]
+        pages, after = pages + 1, answer.get("next", "")
+    assert (found, pages) == (names, 3)
+    for bad in (b"[]", b'{"after": 3}'):
+        with pytest.raises(serving.BadQuestion):
+            await ask(bad)
 
 
 async def test_a_follower_answers_with_the_leaders_model() -> None:

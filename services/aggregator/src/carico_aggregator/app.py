@@ -243,20 +243,21 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
             raise errors.CaricoError("no model yet: no agent has reported")
         return wire.model_as_json(aggregator.last)
 
-    async def nodes() -> bytes:
-        entries = aggregator.members.entries(clock.monotonic_s())
-        return orjson.dumps(
-            [
-                {"node": e.node, "boot": e.boot, "seq": e.seq, "age_s": round(e.age_s, 3), "cores": e.weight,
-                 "dims": list(e.dims), "peak_pods_per_core": e.peak_pods_per_core}
-                for e in entries
-            ]
-        )  # fmt: skip
+    async def nodes(after: str) -> bytes:
+        entries = {each.node: each for each in aggregator.members.entries(clock.monotonic_s())}
+        names, more = serving.page(entries, after)
+        rows = [
+            {"node": e.node, "boot": e.boot, "seq": e.seq, "age_s": round(e.age_s, 3), "cores": e.weight,
+             "dims": list(e.dims), "peak_pods_per_core": e.peak_pods_per_core}
+            for e in map(entries.__getitem__, names)
+        ]  # fmt: skip
+        return orjson.dumps({"nodes": rows, **more})
 
     lists, turns = tasks.OneAtATime(rest=LIST_REST), tasks.OneAtATime(rest=kept.REST)
 
-    async def list_nodes(_: bytes) -> bytes:
-        return await lists.take(nodes)
+    async def list_nodes(question: bytes) -> bytes:
+        after = serving.after_of(serving.read_question(question))
+        return await lists.take(lambda: nodes(after))
 
     async def recommend(question: bytes) -> bytes:
         async def work() -> bytes:

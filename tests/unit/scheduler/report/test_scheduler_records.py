@@ -237,9 +237,9 @@ async def test_capacity_and_reservations_list() -> None:
 
 async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes() -> None:
     answers, _, known_state = make_answers()
-    names = [f"{number:05d}".ljust(253, "n") for number in range(2 * queries.NODES_MOST + 1)]
+    names = [f"{number:05d}".ljust(253, "n") for number in range(2 * serving.NODES_MOST + 1)]
     known_state.put_nodes([objects.make_node(name) for name in reversed(names)])
-    for name in names[: queries.NODES_MOST]:
+    for name in names[: serving.NODES_MOST]:
         advertisement = objects.make_advertisement(name, 100.0 / 3.0)
         known_state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
     found: list[str] = []

@@ -3,9 +3,7 @@
 Only the leader answers: a standby knows no decisions, and its reservations may be behind.
 """
 
-import bisect
 import dataclasses
-import operator
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -36,8 +34,6 @@ async def _never_silent() -> None:
 # Of questions that look at all nodes or Pods, as a multiple of the time that the last one took: who asks without end
 # gets a tenth of the time, and decisions the rest.
 REST = 9.0
-# In an answer: with names of 253 characters, the longest, they take 1.9 MB, and NATS takes 2 MiB.
-NODES_MOST = 4000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,25 +126,22 @@ class Answers:
     async def capacity_list(self, payload: bytes) -> bytes:
         """Return by node what it advertises, what is reserved, and what is free by the cycle's rules.
 
-        Also the schedulerNames whose Pods are placed. If more than `NODES_MOST` nodes come "after" the one asked for,
-        "next" is the last of those returned.
+        Also the schedulerNames whose Pods are placed. The answer is a page of nodes, by their names (`serving.page`).
         """
-        after = serving.read_question(payload).get("after", "")
-        if not isinstance(after, str):
-            raise serving.BadQuestion(f"after: got {type(after).__name__}, expected the name of a node")
+        after = serving.after_of(serving.read_question(payload))
         return await self._lists.take(lambda: self._capacity(after))
 
     async def _capacity(self, after: str) -> bytes:
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         present = view.present.nonzero()[0].tolist()
-        named = sorted((each.name, slot) for slot in present if (each := view.nodes[slot]) is not None)
-        left = named[bisect.bisect_right(named, after, key=operator.itemgetter(0)) :]
-        slots = np.array([slot for _, slot in left[:NODES_MOST]], dtype=np.intp)
+        slot_of = {each.name: slot for slot in present if (each := view.nodes[slot]) is not None}
+        names, more = serving.page(slot_of, after)
+        slots = np.array([slot_of[name] for name in names], dtype=np.intp)
         # By columns: viewers ask each few seconds, and a thousand rows one by one take twice as long.
         ages_s = view.now_s - view.sampled_s[slots]
         free = np.array([view.row(slot).typical_free() for slot in slots.tolist()])
         columns = {
-            "node": [name for name, _ in left[:NODES_MOST]],
+            "node": names,
             "ready": view.ready[slots].tolist(),
             "schedulable": view.schedulable[slots].tolist(),
             "freshness": [freshness.classify(age_s, lease_s=self.known.lease_s).value for age_s in ages_s.tolist()],
@@ -162,7 +155,6 @@ class Answers:
             "seq": view.seq[slots].tolist(),
         }
         nodes = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        more = {"next": nodes[-1]["node"]} if len(left) > NODES_MOST else {}
         return orjson.dumps({"nodes": nodes, "names": self.known.names, **more})
 
     def _leading(self, handler: buses.Endpoint) -> buses.Endpoint:

@@ -1,7 +1,8 @@
 """How a service lives on a bus: it connects, repeats what the bus does not take yet, and answers while it leads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import bisect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -12,6 +13,8 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
 
 RETRY_S = 0.5
+# In a page of a list: with names of 253 characters, the longest, they take 1.9 MB, and NATS takes 2 MiB.
+NODES_MOST = 4000
 
 T = TypeVar("T")
 
@@ -96,6 +99,22 @@ def read_question(payload: bytes) -> dict[str, Any]:
     if not isinstance(asked, dict):
         raise BadQuestion(f"got {type(asked).__name__}, expected a JSON object")
     return asked
+
+
+def after_of(asked: Mapping[str, Any]) -> str:
+    """Return the node after which a list is to begin; empty: with the first. Raises `BadQuestion`."""
+    after = asked.get("after", "")
+    if not isinstance(after, str):
+        raise BadQuestion(f"after: got {type(after).__name__}, expected the name of a node")
+    return after
+
+
+def page(names: Iterable[str], after: str) -> tuple[list[str], dict[str, str]]:
+    """Return the first nodes `after` one, by name, and {"next": the last of them} if more follow, else {}."""
+    ordered = sorted(names)
+    begin = bisect.bisect_right(ordered, after)
+    found = ordered[begin : begin + NODES_MOST]
+    return found, ({"next": found[-1]} if len(ordered) > begin + NODES_MOST else {})
 
 
 def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
