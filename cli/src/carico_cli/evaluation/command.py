@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
-import orjson
 from rich import console, progress
 
 from carico_cli.evaluation import page, rasa, rescheduler, sharing, trace
@@ -92,18 +91,11 @@ def command(context: settings.Context, /, **given: Any) -> int:
     tasks = study.tasks(selection)
     if not tasks:
         raise errors.SettingsError("nothing to run: these schedulers do not run on these scenarios")
-    out: pathlib.Path = given["out"]
-    report_folder.check(out)
+    report_folder.check(given["out"])
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
-    found = {**results.document(selection, outcomes), **report_folder.stamp(clock.SystemClock().wall_ns())}
-    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    files = {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()}
-    report_folder.deliver(out, files, _shown_as(given["output"], as_json, lambda: evaluate_text.text(found)), err=True)
-    return 0
-
-
-def _shown_as(output: formats.Output, as_json: bytes, text: Callable[[], str]) -> Callable[[], str]:
-    return as_json.decode if output is formats.Output.JSON else text
+    return _finish(
+        given, "evaluation", results.document(selection, outcomes), page=page.page, text=evaluate_text.text
+    )  # fmt: skip
 
 
 def _rescheduler(given: dict[str, Any]) -> int:
@@ -138,9 +130,8 @@ def _finish(
 ) -> int:  # fmt: skip
     """Print an evaluation, and write its files."""
     found |= report_folder.stamp(clock.SystemClock().wall_ns())
-    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    files = {f"{name}.json": as_json, f"{name}.html": page(found).encode()}
-    report_folder.deliver(given["out"], files, _shown_as(given["output"], as_json, lambda: text(found)), err=True)
+    is_json = given["output"] is formats.Output.JSON
+    report_folder.deliver(given["out"], name, found, page=page, text=text, as_json=is_json, err=True)
     return 0
 
 

@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import pathlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import click
-import orjson
 
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_page
@@ -110,10 +108,9 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     report_folder.check(out)
     with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
         found = asyncio.run(_compare(context, request, wanted, chosen, given))
-    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    files = {"compare.json": as_json, "compare.html": compare_page.page(found).encode()}
-    text = as_json.decode if prints_json else functools.partial(compare_page.text, found)
-    report_folder.deliver(out, files, text, err=prints_json)
+    report_folder.deliver(
+        out, "compare", found, page=compare_page.page, text=compare_page.text, as_json=prints_json, err=prints_json
+    )  # fmt: skip
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
 

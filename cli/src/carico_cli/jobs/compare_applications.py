@@ -10,8 +10,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_applications_page
 from carico_cli.live import addresses, connection
@@ -105,10 +103,10 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
     report_folder.check(out)
     with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
         found = asyncio.run(_compare(context, request(chosen), wanted))
-    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    files = {"applications.json": as_json, "applications.html": compare_applications_page.page(found).encode()}
-    text = as_json.decode if prints_json else functools.partial(compare_applications_page.text, found)
-    report_folder.deliver(out, files, text, err=prints_json)
+    pages = compare_applications_page
+    report_folder.deliver(
+        out, "applications", found, page=pages.page, text=pages.text, as_json=prints_json, err=prints_json
+    )  # fmt: skip
     if any(each["why"] == _CUT_SHORT for each in found["missing"]):
         return exits.INTERRUPTED
     failed = any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO)

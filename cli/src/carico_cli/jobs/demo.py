@@ -10,7 +10,6 @@ from importlib import metadata
 from typing import Any
 
 import click
-import orjson
 
 from carico_cli.clusters import starting
 from carico_cli.jobs import demo_page, live_view, simulated
@@ -129,11 +128,7 @@ class _Demo:
             elif not self._crashes:
                 await self._compare(launched, *self._ran, rows)
         finally:
-            files = {
-                "report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2),
-                "report.html": demo_page.page(report).encode(),
-            }
-            report_folder.deliver(self._out, files, lambda: demo_page.text(report), err=False)
+            report_folder.deliver(self._out, "report", report, page=demo_page.page, text=demo_page.text)
         return report
 
     async def _compare(

@@ -70,14 +70,19 @@ def write(folder: pathlib.Path, files: Mapping[str, bytes], *, flag: str = "--ou
             (folder / name).write_bytes(content)
 
 
-def deliver(out: pathlib.Path, files: Mapping[str, bytes], text: Callable[[], str], *, err: bool) -> None:
-    """Print a report's text, write its files, and say where they are, on stderr if `err`."""
+def deliver(
+    out: pathlib.Path, name: str, found: Mapping[str, Any], *, page: Callable[[Any], str], text: Callable[[Any], str],
+    as_json: bool = False, err: bool = False,
+) -> None:  # fmt: skip
+    """Print a report's text or JSON, write NAME.json and NAME.html, and say where they are, on stderr if `err`."""
+    written = formats.json_text(found)
+    files = {f"{name}.json": written.encode(), f"{name}.html": page(found).encode()}
     try:
-        formats.say(text())
+        formats.say(written if as_json else text(found))
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of an hour.
         write(out, files)
-    formats.say(f"report: {' and '.join(str(out / name) for name in files)}", err=err)
+    formats.say(f"report: {' and '.join(str(out / file) for file in files)}", err=err)
 
 
 def stamp(ended_at_ns: int) -> dict[str, Any]:
