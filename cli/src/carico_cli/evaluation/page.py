@@ -69,7 +69,7 @@ def folded(tables: Iterable[report.Table], *, ours: str = "") -> Iterator[tuple[
     """Yield title and HTML of tables, for a page's details; rows with the cell `ours` are marked."""
     for each in tables:
         marked = {place for place, row in enumerate(each.rows) if ours and ours in row}
-        yield each.title, report.table(each.head, each.rows, texts=each.texts, ours=marked)
+        yield each.title, each.as_html(ours=marked)
 
 
 def _interval(found: Sequence[Any], digits: int) -> str:
@@ -105,7 +105,7 @@ def _targets(found: Json) -> str:
     rows = [
         (
             each["name"], formats.number(each["value"], 3), formats.number(each["bound"], 3), each["unit"],
-            report.Html(f'<span class="{each["verdict"]}">{each["verdict"]}</span>'), each["detail"],
+            report.verdict(each["verdict"]), each["detail"],
         )
         for each in known
     ]  # fmt: skip

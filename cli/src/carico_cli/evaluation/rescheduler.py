@@ -50,7 +50,7 @@ def text(found: Json) -> str:
     """Return the evaluation as text."""
     lines = [_setting(found), ""]
     for table in _tables(found):
-        lines += [table.title, *formats.aligned(table.head, table.rows), ""]
+        lines += [table.title, *table.lines(), ""]
     return "\n".join([*lines, *_orders(found), "", found["compared"]])
 
 

@@ -63,7 +63,7 @@ def text(found: Json) -> str:
     """Return the evaluation as text."""
     lines = [_setting(found), _meaning(), ""]
     for table in _tables(found):
-        lines += [table.title, *formats.aligned(table.head, table.rows), ""]
+        lines += [table.title, *table.lines(), ""]
     return "\n".join(lines).rstrip()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from carico_cli.evaluation import emulated
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_core.domain import amounts
 
 Json = Mapping[str, Any]
@@ -13,15 +13,13 @@ _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "ov
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
 # The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
-# The width of a small terminal.
-_WIDTH = 80
 KUBE_BEST = "kube, best in hindsight"
 
 
 def text(found: Json) -> str:
     """Return an evaluation as text."""
     parts = [
-        *textwrap.wrap(result(found), _WIDTH),
+        *textwrap.wrap(result(found), words.WIDTH),
         "",
         *_scenarios(found),
         *_summaries(found),

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_cli.output import charts, formats, report
+from carico_cli.output import charts, formats, report, words
 from carico_core.domain import amounts
 from carico_local.applications import catalog
 from carico_local.applications import users as people
@@ -16,30 +16,22 @@ _HEAD = ("load", "contender", "application", "before ms", "after ms", "better", 
 _TRAFFIC_HEAD = ("load", "contender", "moves", "kB/s before", "kB/s after", "less", "failed of all")
 _PLACES_HEAD = ("service", "before", "published", "after", "published")
 _PUBLISHED = "published"
-# The width of a small terminal.
-_WIDTH = 80
 
 
 def text(found: Report) -> str:
     """Return the result, the tables next to the published ones, and targets."""
-    parts = [*textwrap.wrap(_result(found), _WIDTH), "", *textwrap.wrap(_sentence(found), _WIDTH), ""]
+    parts = [*textwrap.wrap(_result(found), words.WIDTH), "", *textwrap.wrap(_sentence(found), words.WIDTH), ""]
     for table in _tables(found):
-        parts += [*textwrap.wrap(table.title, _WIDTH), *formats.aligned(table.head, table.rows, left=table.texts), ""]
-    parts += [line for each in _missing(found) for line in textwrap.wrap(each, _WIDTH)]
+        parts += [*textwrap.wrap(table.title, words.WIDTH), *table.lines(), ""]
+    parts += [line for each in _missing(found) for line in textwrap.wrap(each, words.WIDTH)]
     return "\n".join([*parts, *(f"{each['verdict']:<7} {_target(each)}" for each in found["targets"])])
 
 
 def page(found: Report) -> str:
     """Return the whole page."""
-    targets = "".join(
-        f'<li><span class="{each["verdict"]}">{each["verdict"]}</span> {html.escape(_target(each))}</li>'
-        for each in found["targets"]
-    )
-    tables = "".join(
-        f"<h3>{html.escape(each.title)}</h3>{report.table(each.head, each.rows, texts=each.texts)}"
-        for each in _tables(found)
-    )
-    figures = f"<p>{html.escape(_sentence(found))}</p><ul>{targets}</ul>{tables}"
+    targets = report.verdicts((each["verdict"], _target(each)) for each in found["targets"])
+    tables = "".join(f"<h3>{html.escape(each.title)}</h3>{each.as_html()}" for each in _tables(found))
+    figures = f"<p>{html.escape(_sentence(found))}</p>{targets}{tables}"
     return report.document(
         report.Page(
             title="Service times before and after Pods were moved",

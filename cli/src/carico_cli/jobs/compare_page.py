@@ -5,14 +5,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.output import charts, formats, report
+from carico_cli.output import charts, formats, report, words
 from carico_core.domain import amounts
 from carico_local.compare import contender as contenders
 from carico_local.compare import servers
 
 Report = Mapping[str, Any]
-# The width of a small terminal.
-_WIDTH = 80
 _LATENCY_HEAD = ("servers, ms", *servers.QUANTILES)
 _HEAD = ("", "job s", "min", "max", "Pod s", "min", "max", "p95 s", "most per node", "p99 ms")
 
@@ -20,7 +18,13 @@ _HEAD = ("", "job s", "min", "max", "Pod s", "min", "max", "p95 s", "most per no
 def text(found: Report) -> str:
     """Return the result, a table of medians, the servers' latency, the agents' cost, and the targets."""
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
-    parts = [*textwrap.wrap(_result(found), _WIDTH), "", _sentence(found), *formats.aligned(_HEAD, _rows(found)), ""]
+    parts = [
+        *textwrap.wrap(_result(found), words.WIDTH),
+        "",
+        _sentence(found),
+        *formats.aligned(_HEAD, _rows(found)),
+        "",
+    ]
     if latency := _latency(found):
         parts += [*formats.aligned(_LATENCY_HEAD, latency), ""]
     parts += [*_overhead(found), *targets]
@@ -33,10 +37,7 @@ def page(found: Report) -> str:
     latency = _latency(found)
     tables = report.table(_HEAD, _rows(found)) + (report.table(_LATENCY_HEAD, latency) if latency else "")
     overhead = "".join(f"<p>{html.escape(line)}</p>" for line in _overhead(found))
-    targets = "".join(
-        f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {html.escape(_target(one))}</li>'
-        for one in found["targets"]
-    )
+    targets = report.verdicts((one["verdict"], _target(one)) for one in found["targets"])
     runs = charts.figure(lambda drawn: _draw_runs(drawn, found), name="runs")
     return report.document(
         report.Page(
@@ -46,7 +47,7 @@ def page(found: Report) -> str:
             notes=setting["notes"],
             picture=report.figure(_picture(found), "Median of the runs; lines: shortest and longest. Less is better."),
             details=[
-                ("Figures", f"<p>{html.escape(_sentence(found))}</p>{tables}{overhead}<ul>{targets}</ul>"),
+                ("Figures", f"<p>{html.escape(_sentence(found))}</p>{tables}{overhead}{targets}"),
                 ("Each run", report.figure(runs, "Mean Pod time against job time; lower left is better.")),
             ],
         )

@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.jobs import demo_charts
-from carico_cli.output import charts, report
+from carico_cli.output import charts, report, words
 from carico_local.jobs import figures
 
 Report = Mapping[str, Any]
-
-
-# The text's width, that of a small terminal.
-_WIDTH = 80
 
 
 def text(found: Report) -> str:
@@ -21,8 +17,8 @@ def text(found: Report) -> str:
     times, targets = found["pod_s"], found["targets"]
     lines = [
         "",
-        *textwrap.wrap(_outcome(found), _WIDTH),
-        *textwrap.wrap(_compared(found), _WIDTH),
+        *textwrap.wrap(_outcome(found), words.WIDTH),
+        *textwrap.wrap(_compared(found), words.WIDTH),
         f"  job time / reference: {_plain_verdict(targets['job_ratio'])}",
         f"  Pod time / time alone: {_plain_verdict(targets['pod_ratio'])}",
     ]
@@ -37,7 +33,7 @@ def text(found: Report) -> str:
         f"{found['never_bound']}, without room {found['capacity_overrun']}",
     ]
     if (why := figures.short_job(found)) is not None:
-        lines += textwrap.wrap(f"note: {why}", _WIDTH, subsequent_indent="  ")
+        lines += textwrap.wrap(f"note: {why}", words.WIDTH, subsequent_indent="  ")
     return "\n".join(lines)
 
 
@@ -148,7 +144,7 @@ def _value(ratio: Mapping[str, Any]) -> str:
 
 
 def _verdict(ratio: Mapping[str, Any]) -> str:
-    return f'<span class="{ratio["verdict"]}">{ratio["verdict"]}</span> (target at most {ratio["target"]})'
+    return f"{report.verdict(ratio['verdict'])} (target at most {ratio['target']})"
 
 
 def _plain_verdict(ratio: Mapping[str, Any]) -> str:

@@ -126,6 +126,14 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     texts: int = 1
 
+    def lines(self) -> list[str]:
+        """Return head and rows for a terminal."""
+        return formats.aligned(self.head, self.rows, left=self.texts)
+
+    def as_html(self, *, ours: Container[int] = ()) -> str:
+        """Return head and rows for a page. `ours`: rows that are marked."""
+        return table(self.head, self.rows, texts=self.texts, ours=ours)
+
 
 class Html(str):
     """HTML: a cell that is not escaped."""
@@ -148,6 +156,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1,
 
     body = "".join(line(row, "td", " class=ours" if place in ours else "") for place, row in enumerate(rows))
     return f'<div class="wide"><table>{line(head, "th") if any(head) else ""}{body}</table></div>'
+
+
+def verdict(word: str) -> Html:
+    """Return met, missed or unknown in its colour."""
+    return Html(f'<span class="{word}">{word}</span>')
+
+
+def verdicts(found: Iterable[tuple[str, str]]) -> str:
+    """Return a list of verdicts, each with what it is about."""
+    return f"<ul>{''.join(f'<li>{verdict(word)} {html.escape(what)}</li>' for word, what in found)}</ul>"
 
 
 def figure(svg: str, caption: str) -> str:
