@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from carico_core.domain import pod_telemetry
 
 USER_AGENT = "carico-explain"
-CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 5.0
 # A change of leader takes about this long if the old one released its Lease. If it died, the answer is `NoAnswer`.
 LEADER_MOST_S = 4.0
@@ -40,13 +39,12 @@ class Bus(service_queries.Bus, Protocol):
 
 def run(asking: Callable[["Asker"], Awaitable[T]], at: addresses.Address, environ: Mapping[str, str]) -> T:
     """Connect, and return what `asking` returns."""
+    clock = clocks.SystemClock()
 
-    async def main() -> T:
-        clock = clocks.SystemClock()
-        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            return await asking(Asker(bus, at, lambda: connection.api_of(at, clock, environ, name=USER_AGENT), clock))
+    def api() -> "contextlib.AbstractAsyncContextManager[object_events.Api]":
+        return connection.api_of(at, clock, environ, name=USER_AGENT)
 
-    return asyncio.run(main())
+    return connection.on_bus(at, lambda bus: asking(Asker(bus, at, api, clock)), name=USER_AGENT)
 
 
 class There(NamedTuple):

@@ -8,8 +8,8 @@ A command that needs both has one watch: the reader passes its events on to the 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from carico_cli.live import addresses, ports
 from carico_core.domain import errors
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from carico_cli.live import reader
     from carico_core.runtime.bus import nats_bus
     from carico_core.runtime.kube import api_client
+
+CONNECT_MOST_S = 5.0
+T = TypeVar("T")
 
 
 class ApiSession:
@@ -109,6 +112,16 @@ async def bus_of(
         yield joined
     finally:
         await joined.close()
+
+
+def on_bus(at: addresses.Address, asking: "Callable[[nats_bus.NatsBus], Awaitable[T]]", *, name: str) -> T:
+    """Connect to the cluster's bus, and return what `asking` returns. Raises `BusUnavailable` with what to do."""
+
+    async def main() -> T:
+        async with bus_of(at, clocks.SystemClock(), name=name, within_s=CONNECT_MOST_S) as bus:
+            return await asking(bus)
+
+    return asyncio.run(main())
 
 
 def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> ports.Connect:

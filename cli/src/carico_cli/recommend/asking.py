@@ -12,7 +12,6 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import namespace_rules
 
 USER_AGENT = "carico-recommend"
-CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 5.0
 # Of the Kubernetes API, which is only asked for details.
 DETAIL_MOST_S = 2.0
@@ -36,30 +35,19 @@ class Api(Protocol):
 
 def ask(at: addresses.Address, rule: Mapping[str, float]) -> list[Row]:
     """Return the row of every class by the rule. Raises `CaricoError`."""
-
-    async def main() -> list[Row]:
-        clock = clocks.SystemClock()
-        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            return await rows(bus, rule, at)
-
-    return asyncio.run(main())
+    return connection.on_bus(at, lambda bus: rows(bus, rule, at), name=USER_AGENT)
 
 
 def with_distribution(at: addresses.Address, rule: Mapping[str, float], pod_class: str) -> Row:
     """Return the row of a class with its distribution. Raises `CaricoError`."""
-
-    async def main() -> Row:
-        clock = clocks.SystemClock()
-        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            found = await rows(bus, {**rule, "class": pod_class}, at)
-        if len(found) != 1 or "distribution" not in found[0]:
-            raise errors.SettingsError(
-                f"--plot: got no distribution of {pod_class}: the aggregator is of an older version (update it), or "
-                "has just forgotten the class"
-            )
-        return found[0]
-
-    return asyncio.run(main())
+    question: dict[str, float | str] = {**rule, "class": pod_class}
+    found = connection.on_bus(at, lambda bus: rows(bus, question, at), name=USER_AGENT)
+    if len(found) != 1 or "distribution" not in found[0]:
+        raise errors.SettingsError(
+            f"--plot: got no distribution of {pod_class}: the aggregator is of an older version (update it), or "
+            "has just forgotten the class"
+        )
+    return found[0]
 
 
 async def rows(bus: service_queries.Bus, rule: Mapping[str, float | str], at: addresses.Address) -> list[Row]:

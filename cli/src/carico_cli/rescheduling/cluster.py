@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from carico_cli.live import addresses, connection, service_queries
-from carico_core.runtime.process import clock as clocks
 
 USER_AGENT = "carico-reschedule"
-CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 30.0
 LOOK_EVERY_S = 1.0
 T = TypeVar("T")
@@ -80,13 +78,7 @@ class ReschedulerAsker:
 
 def run(at: addresses.Address, asking: Callable[[ReschedulerAsker], Awaitable[T]]) -> T:
     """Connect, and return what `asking` returns. Raises `CaricoError`."""
-
-    async def main() -> T:
-        clock = clocks.SystemClock()
-        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            return await asking(ReschedulerAsker(bus, at))
-
-    return asyncio.run(main())
+    return connection.on_bus(at, lambda bus: asking(ReschedulerAsker(bus, at)), name=USER_AGENT)
 
 
 def _key(move: Answer) -> tuple[str, int]:
