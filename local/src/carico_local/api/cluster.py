@@ -5,8 +5,9 @@ import dataclasses
 import uuid
 
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_local.api.lifecycle import deletion, writing
-from carico_local.api.model import objects, resources
+from carico_local.api.model import resources
 from carico_local.api.storage import listing, store, watch
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -56,7 +57,7 @@ def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str)
             "name": "default",
             "namespace": namespace,
             "uid": str(uuid.uuid4()),
-            "creationTimestamp": objects.timestamp(clock.wall_ns()),
+            "creationTimestamp": instants.format_time(clock.wall_ns()),
         }
         kept.put("serviceaccounts", {"metadata": metadata})
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import fields
 from carico_local.api.storage import store
@@ -68,7 +69,7 @@ class Remover:
             end = objects.parse_timestamp(metadata["deletionTimestamp"]) - datetime.timedelta(seconds=earlier_s)
             metadata["deletionTimestamp"] = f"{end:%Y-%m-%dT%H:%M:%SZ}"
         else:
-            metadata["deletionTimestamp"] = objects.timestamp(self._clock.wall_ns() + grace_s * 1_000_000_000)
+            metadata["deletionTimestamp"] = instants.format_time(self._clock.wall_ns() + grace_s * 1_000_000_000)
             if "generation" in metadata:
                 metadata["generation"] += 1
         metadata["deletionGracePeriodSeconds"] = grace_s

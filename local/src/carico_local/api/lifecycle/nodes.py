@@ -12,6 +12,7 @@ from typing import Any
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.api.model import objects
 from carico_local.api.storage import store
@@ -67,7 +68,7 @@ class NodeLifecycle:
                 data = objects.copy(node)
                 if self._is_silent(data):
                     self._mark_unknown(data)
-                _settle_taints(data, objects.timestamp(self._clock.wall_ns()))
+                _settle_taints(data, instants.format_time(self._clock.wall_ns()))
                 if data != node.data:
                     self._store.put("nodes", data)
 
@@ -88,7 +89,7 @@ class NodeLifecycle:
         return now_s - sign.seen_s > self._grace_s
 
     def _mark_unknown(self, node: objects.Object) -> None:
-        now = objects.timestamp(self._clock.wall_ns())
+        now = instants.format_time(self._clock.wall_ns())
         conditions = node.setdefault("status", {}).setdefault("conditions", [])
         known = {item.get("type"): item for item in conditions}
         for kind in _KUBELET_CONDITIONS:

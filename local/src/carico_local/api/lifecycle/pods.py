@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
 from typing import Any
 
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_local.api.model import objects, resources, schema, statuses
 from carico_local.api.storage import store
 
@@ -46,7 +47,7 @@ def bind(
             data["metadata"][field] = {**(data["metadata"].get(field) or {}), **added}
     set_condition(
         data.setdefault("status", {}),
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": objects.timestamp(clock.wall_ns())},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": instants.format_time(clock.wall_ns())},
     )
     if not dry_run:
         kept.put(resources.PODS.storage, data)

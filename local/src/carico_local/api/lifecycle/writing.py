@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_local import qos
 from carico_local.api.lifecycle import nodes
 from carico_local.api.model import objects, resources, schema, statuses
@@ -60,7 +61,7 @@ class Writer:
 
     def now(self) -> str:
         """Return the current time in the format of objects."""
-        return objects.timestamp(self._clock.wall_ns())
+        return instants.format_time(self._clock.wall_ns())
 
     def find(self, resource: resources.Resource, key: objects.Key) -> objects.Stored:
         """Return an object; raise `RequestFailed` (404)."""

@@ -60,15 +60,6 @@ def key_of(data: Object) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
-def timestamp(wall_ns: int) -> str:
-    """Return the wall time as metav1.Time: in seconds and UTC.
-
-    >>> timestamp(0)
-    '1970-01-01T00:00:00Z'
-    """
-    return datetime.datetime.fromtimestamp(wall_ns // 1_000_000_000, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def parse_timestamp(text: str) -> datetime.datetime:
     """Parse an RFC 3339 timestamp; raise `ValueError` for anything else."""
     moment = datetime.datetime.fromisoformat(text)

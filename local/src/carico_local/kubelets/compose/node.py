@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 
+from carico_agent.telemetry.proc import meminfo
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
@@ -57,7 +58,7 @@ def _write() -> configuration.Node:
     instructions.write(
         scratch, nodes=[node], network=plane.network(address), cluster=plane.NAME, identities=identities,
         url=f"https://{plane.HOST}:{plane.PORT}",
-        machine=configuration.HostSize(cpus=float(os.cpu_count() or 1), memory_bytes=_machine_bytes()),
+        machine=configuration.HostSize(cpus=float(os.cpu_count() or 1), memory_bytes=int(meminfo.total_bytes())),
         plugins=plane.PLUGINS,
     )  # fmt: skip
     for path in (scratch / name).iterdir():
@@ -113,11 +114,6 @@ async def _leave(name: str) -> None:
             await api.request("DELETE", f"/api/v1/nodes/{name}")
         finally:
             await api.close()
-
-
-def _machine_bytes() -> int:
-    text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
-    return int(text.split("MemTotal:")[1].split()[0]) * 1024
 
 
 if __name__ == "__main__":

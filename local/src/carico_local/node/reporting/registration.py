@@ -11,10 +11,10 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_local.cgroups import group as groups
 from carico_local.node import settings
-from carico_local.node.reporting import status
 
 # kubelet: nodeLeaseDurationSeconds 40, renewed every quarter of it; nodeStatusUpdateFrequency 10 s.
 LEASE_NAMESPACE = "kube-node-lease"
@@ -98,7 +98,7 @@ def node_status(
 
 
 def _conditions(*, pressure: bool, previous: Mapping[str, Any], now_ns: int) -> list[dict[str, Any]]:
-    now = status.format_time(now_ns)
+    now = instants.format_time(now_ns)
     wanted = (
         ("MemoryPressure", pressure, "KubeletHasInsufficientMemory" if pressure else "KubeletHasSufficientMemory"),
         ("DiskPressure", False, "KubeletHasNoDiskPressure"),

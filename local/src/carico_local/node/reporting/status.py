@@ -4,7 +4,6 @@ Source: kubernetes/pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerS
 """
 
 import dataclasses
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -136,7 +135,7 @@ def pod_status(spec: podspec.PodSpec, state: PodState, *, previous: Mapping[str,
         "phase": found,
         "conditions": _conditions(spec, state, found, previous=previous.get("conditions") or (), now_ns=now_ns),
         "hostIP": state.host_ip,
-        "startTime": format_time(state.start_ns),
+        "startTime": instants.format_time(state.start_ns),
         "qosClass": spec.qos_class,
     }
     if state.rejected is not None:
@@ -179,13 +178,13 @@ def _state(state: State) -> Object:
         case Waiting():
             return {"waiting": _filled(reason=state.reason, message=state.message)}
         case Running():
-            return {"running": {"startedAt": format_time(state.started_ns)}}
+            return {"running": {"startedAt": instants.format_time(state.started_ns)}}
         case Terminated():
             return {
                 "terminated": {
                     "exitCode": state.exit_code,
-                    "startedAt": format_time(state.started_ns),
-                    "finishedAt": format_time(state.finished_ns),
+                    "startedAt": instants.format_time(state.started_ns),
+                    "finishedAt": instants.format_time(state.finished_ns),
                     **_filled(reason=state.reason, message=state.message, signal=state.signal),
                     **_filled(containerID=f"process://{state.container_id}" if state.container_id else ""),
                 }
@@ -243,20 +242,11 @@ def _condition(
         "type": name,
         "status": value,
         "lastProbeTime": None,
-        "lastTransitionTime": since or format_time(now_ns),
+        "lastTransitionTime": since or instants.format_time(now_ns),
         # In a merge patch, null removes the field of an earlier status.
         "reason": detail.get("reason"),
         "message": detail.get("message"),
     }
-
-
-def format_time(wall_ns: int) -> str:
-    """Return Unix nanoseconds as RFC 3339 in whole seconds, as the API's times are.
-
-    >>> format_time(0)
-    '1970-01-01T00:00:00Z'
-    """
-    return f"{datetime.datetime.fromtimestamp(wall_ns // 10**9, tz=datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def was_running(pod: Mapping[str, Any], container: str) -> int | None:
