@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import orjson
-
 from carico_cli.doctor import findings, places
-from carico_cli.live import node_answers
+from carico_cli.live import capacity_list, node_answers
 from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -49,14 +47,14 @@ class Agents:
     unreadable: int
 
 
-def newest_of(capacities: bytes) -> dict[str, Newest]:
-    """Return each node's newest advertisement from the scheduler's answer; empty where that is malformed."""
-    try:
-        rows = orjson.loads(capacities)["nodes"]
-        said = [row for row in rows if row["age_s"] is not None]
-        return {str(row["node"]): Newest(age_s=float(row["age_s"]), seq=int(row["seq"])) for row in said}
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        return {}
+def newest_of(pages: Iterable[capacity_list.Page]) -> dict[str, Newest]:
+    """Return each node's newest advertisement as the scheduler lists it."""
+    return {
+        name: Newest(age_s=each.age_s, seq=each.seq)
+        for page in pages
+        for name, each in page.nodes.items()
+        if each.age_s is not None
+    }
 
 
 def look(

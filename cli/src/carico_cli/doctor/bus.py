@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Protocol
 
 from carico_cli.doctor import agents, findings, limits, members, places
-from carico_cli.live import addresses, node_answers, services, signals
+from carico_cli.live import addresses, capacity_list, node_answers, services, signals
 from carico_cli.live import members as member_signals
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
@@ -57,8 +57,7 @@ async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.C
     except errors.CaricoError:
         return found.scheduler_names
     try:
-        question = subjects.query("scheduler", QUESTIONS["scheduler"])
-        page = signals.parse_capacity_page(await bus.request(question, b"", timeout_s=ANSWER_MOST_S))
+        page = capacity_list.parse(await bus.request(capacity_list.SUBJECT, b"", timeout_s=ANSWER_MOST_S))
         found.on_capacity_list(page)
     except (errors.BusError, errors.MessageError):
         # `check` reports it.
@@ -92,7 +91,7 @@ async def check(
             return [*found, findings.warn("streams", "they do not exist yet", do)]
         heard, asked = await asyncio.gather(_members(bus), _services(bus, place))
         names = [node.name for node in nodes]
-        newest = agents.newest_of(asked["scheduler"][1])
+        newest = agents.newest_of(await _listed(bus, asked["scheduler"][1]))
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
         found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
@@ -109,6 +108,14 @@ async def check(
 
 async def _services(bus: Bus, place: places.Place) -> dict[str, tuple[findings.Finding, bytes]]:
     return {name: await _service(bus, name, verb, place=place) for name, verb in QUESTIONS.items()}
+
+
+async def _listed(bus: Bus, first: bytes) -> list[capacity_list.Page]:
+    """Return the scheduler's list of nodes, whose first page was received; empty where it cannot be read."""
+    try:
+        return await capacity_list.following(bus, first, timeout_s=ANSWER_MOST_S)
+    except (errors.BusError, errors.MessageError):
+        return []
 
 
 async def _members(bus: Bus) -> list[messages.Heartbeat]:

@@ -2,6 +2,7 @@
 
 - `addresses`: where a cluster is reached; `connection`: connects to it
 - `reader`: follows bus and API, reconnects, and returns the picture
+- `capacity_list`: the nodes as the scheduler lists them
 - `signals`: messages of the bus; `services`: answers of services; `service_queries`: asks a service
 - `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job
 - `loads`: what single Pods use, as agents report it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from carico_cli.live import addresses, job_counts, pods, ports, services, signals
+from carico_cli.live import addresses, capacity_list, job_counts, pods, ports, services, signals
 from carico_cli.live import loads as live_loads
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
@@ -32,10 +32,7 @@ ANSWER_S = 2.0
 SERVICES_EVERY_S = 2.0
 # How many instances will answer is not known: they have this long.
 SERVICES_ANSWER_S = 0.3
-# Each has 4,000 nodes: more than any cluster has, so that no answer keeps a reader busy without end.
-PAGES_MOST = 64
 DECISIONS_AT_FIRST = 50
-CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
 NODE_EXPLAIN = subjects.query("scheduler", "node.explain")
 # https://docs.nats.io/reference/reference-protocols/nats_api_reference
 BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
@@ -272,7 +269,7 @@ class Reader:
     async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:
             try:
-                self._signals.on_capacity_list(*await _capacity_list(bus))
+                self._signals.on_capacity_list(*await capacity_list.ask(bus, timeout_s=ANSWER_S))
                 self._is_scheduler_silent = False
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
@@ -351,18 +348,6 @@ class Reader:
                 # No streams yet, or the bus is away. Signals that are subscribed already arrive all the same.
                 self._settle(KEPT)
                 await asyncio.sleep(AGAIN_S)
-
-
-async def _capacity_list(bus: ports.Bus) -> list[signals.CapacityPage]:
-    """Return the scheduler's answers about all nodes. Raises `BusError`, and `MessageError` where one is malformed."""
-    pages: list[signals.CapacityPage] = []
-    question = b""
-    while len(pages) < PAGES_MOST:
-        pages.append(signals.parse_capacity_page(await bus.request(CAPACITY_LIST, question, timeout_s=ANSWER_S)))
-        if pages[-1].next is None:
-            break
-        question = orjson.dumps({"after": pages[-1].next})
-    return pages
 
 
 async def _backlog(bus: ports.Bus) -> int | None:

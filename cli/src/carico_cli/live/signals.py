@@ -4,14 +4,13 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
 
-from carico_cli.live import earlier, history, members
+from carico_cli.live import capacity_list, earlier, history, members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import codec, fields, freshness
+from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 from carico_local.jobs import job_labels
 
@@ -19,12 +18,6 @@ DECISIONS_KEPT = 200
 REFUSALS_KEPT = 20_000
 # After its lease a node that the scheduler does not list is kept for this long.
 FORGET_S = 60.0
-# More than NATS delivers: an answer to capacity.list is a page of all nodes.
-_LIST_MAX_BYTES = 8 * 2**20
-_LIST_MAX_NODES = 50_000
-_FREE_MAX = 1e12
-# More than a scheduler serves.
-_NAMES_MAX = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +29,6 @@ class _Heard:
     at_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
-    """A node in the scheduler's capacity.list."""
-
-    reserved: int
-    free: float | None
-    # None: an older scheduler does not report it.
-    ready: bool | None
-    schedulable: bool | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityPage:
-    """An answer to `capacity.list`, and after which node the list goes on; None if it does not."""
-
-    nodes: Mapping[str, _Listed]
-    # None: an older scheduler does not report them.
-    scheduler_names: frozenset[str] | None
-    next: str | None
-
-
-def parse_capacity_page(payload: bytes) -> CapacityPage:
-    """Return what an answer to `capacity.list` states. Raises `MessageError` where it is malformed."""
-    message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
-    named = message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX) if message.has("names") else None
-    return CapacityPage(
-        nodes=dict(map(_parse_row, message.objects("nodes", count=_LIST_MAX_NODES))),
-        scheduler_names=None if named is None else frozenset(named),
-        next=message.text("next", maximum=names.SUBDOMAIN_MAX) if message.has("next") else None,
-    )
-
-
 class Signals:
     """The newest signals of each kind."""
 
@@ -77,7 +38,7 @@ class Signals:
         self._guard = freshness.SequenceGuard(lease_s)
         self._ages = freshness.AgeTracker()
         self._nodes: dict[str, _Heard] = {}
-        self._listed: dict[str, _Listed] | None = None
+        self._listed: dict[str, capacity_list.Listed] | None = None
         # The schedulerNames whose Pods the scheduler places.
         self.scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
@@ -172,7 +133,7 @@ class Signals:
         self._heard += 1
         self._members.take(subject, payload)
 
-    def on_capacity_list(self, *pages: CapacityPage) -> None:
+    def on_capacity_list(self, *pages: capacity_list.Page) -> None:
         """Take in the scheduler's answers to `capacity.list`."""
         for page in pages:
             if page.scheduler_names is not None:
@@ -314,14 +275,6 @@ class Signals:
             ready=None if listed is None else listed.ready,
             schedulable=None if listed is None else listed.schedulable,
         )
-
-
-def _parse_row(row: fields.Fields) -> tuple[str, _Listed]:
-    free = row.number("free", minimum=-_FREE_MAX, maximum=_FREE_MAX) if row.has("free") else None
-    reserved = row.integer("reserved", maximum=int(fields.PODS_MAX))
-    ready = row.flag("ready") if row.has("ready") else None
-    schedulable = row.flag("schedulable") if row.has("schedulable") else None
-    return row.text("node", maximum=253), _Listed(reserved=reserved, free=free, ready=ready, schedulable=schedulable)
 
 
 def _model(found: messages.GlobalModel, heard_s: float, now_s: float) -> pictures.Model:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from carico_cli.clusters import local_services, status, status_text
-from carico_cli.live import members, signals
+from carico_cli.live import capacity_list, members, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors, messages
 from carico_core.runtime.leadership import status as leader_status
@@ -45,7 +45,7 @@ def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
     )  # fmt: skip
     found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
     listed = orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]})
-    found.on_capacity_list(signals.parse_capacity_page(listed))
+    found.on_capacity_list(capacity_list.parse(listed))
     seen = found.picture(jobs=(), links=())
     nodes = tuple(dataclasses.replace(node, advertisement=said._replace(capacity=capacity)) for node in seen.nodes)
     return dataclasses.replace(seen, nodes=nodes)

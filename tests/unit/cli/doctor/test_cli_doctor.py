@@ -317,14 +317,14 @@ async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
 
 
 async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_silence() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"node": "n1", "age_s": 0.4, "seq": 1}, {"node": "n2", "age_s": 900.0, "seq": 1},
         {"node": "n3", "age_s": None, "seq": 0}, {"node": "n4", "age_s": 0.4, "seq": 400},
         # Nothing is left of n5's, n6 has only begun, and n7's is of another version.
         {"node": "n5", "age_s": 0.4, "seq": 400}, {"node": "n6", "age_s": 0.4, "seq": 2},
         {"node": "n7", "age_s": 0.4, "seq": 400},
     ]  # fmt: skip
-    answers = {subjects.query("scheduler", "capacity.list"): {"nodes": rows}}
+    answers = {subjects.query("scheduler", "capacity.list"): {"nodes": [{**row, "reserved": 0} for row in rows]}}
     stored = [advertised(name, age_s=900.0) for name in ("n1", "n2", "n4")]
     stored.append((subjects.capacity("n7"), b"?"))
     names = [f"n{number}" for number in range(1, 8)]
@@ -336,6 +336,23 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     here = dataclasses.replace(AT, name="shop", is_local=True)
     (streams,) = [one for one in await listen(Bus(stored, answers), "n1", "n4", at=here) if one.what == "streams"]
     assert streams.do.startswith("`carico logs nats --name shop`")
+
+
+class PagingBus(Bus):
+    """One whose scheduler lists a node on each page."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        if subject != subjects.query("scheduler", "capacity.list"):
+            return await super().request(subject, payload, timeout_s=timeout_s)
+        number = int(orjson.loads(payload)["after"][1:]) + 1 if payload else 1
+        row = {"node": f"n{number}", "age_s": 0.4, "seq": 400, "reserved": 0}
+        return orjson.dumps({"nodes": [row], **({"next": f"n{number}"} if number < 3 else {})})
+
+
+async def test_a_node_on_a_later_page_of_the_schedulers_list_is_not_taken_for_silent() -> None:
+    by_what = {one.what: one for one in await listen(PagingBus([], {}), "n1", "n2", "n3")}
+    assert by_what["streams"].detail == "NATS no longer stores advertisements of n1, n2, n3"
+    assert by_what["agents"].detail == "3 of 3 nodes advertise"
 
 
 def test_a_full_disk_is_reported_with_what_is_left_and_what_to_do(

@@ -13,7 +13,7 @@ from rich import console
 
 from carico_cli import application
 from carico_cli.jobs import demo_page, live_view
-from carico_cli.live import signals
+from carico_cli.live import capacity_list, signals
 from carico_cli.shell import exits, settings
 from carico_cli.top.words import columns
 from carico_core.domain import messages
@@ -40,7 +40,7 @@ class Live:
 
     def hear_list(self, *names: str) -> None:
         listed = orjson.dumps({"nodes": [{"node": name, "reserved": 0} for name in names]})
-        self.signals.on_capacity_list(signals.parse_capacity_page(listed))
+        self.signals.on_capacity_list(capacity_list.parse(listed))
 
     def hear(self, said: messages.Advertisement) -> None:
         self.signals.on_capacity(subjects.capacity(said.node), wire.encode_advertisement(said))

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from carico_cli.live import job_counts, node_answers, services, signals
+from carico_cli.live import capacity_list, job_counts, node_answers, services, signals
 from carico_core.domain import decision, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
@@ -46,7 +46,7 @@ def test_a_node_that_the_scheduler_lists_is_kept_though_it_says_nothing(
     heard: signals.Signals, clock: clocks.FakeClock
 ) -> None:
     rows = [{"node": "node-10", "reserved": 2, "free": -0.5}, {"node": "node-9", "reserved": 0, "free": None}]
-    heard.on_capacity_list(signals.parse_capacity_page(orjson.dumps({"nodes": rows})))
+    heard.on_capacity_list(capacity_list.parse(orjson.dumps({"nodes": rows})))
     say(heard, clock, "node-9")
     clock.advance(500.0)
     first, second = heard.picture(jobs=(), links=()).nodes
@@ -62,7 +62,7 @@ def test_a_node_that_may_have_no_pods_is_not_shown_as_fresh(heard: signals.Signa
         {"node": f"node-{number}", "reserved": 0, "ready": is_ready, "schedulable": is_schedulable}
         for number, (is_ready, is_schedulable) in enumerate(ready)
     ]
-    heard.on_capacity_list(signals.parse_capacity_page(orjson.dumps({"nodes": rows})))
+    heard.on_capacity_list(capacity_list.parse(orjson.dumps({"nodes": rows})))
     for number in range(len(rows)):
         say(heard, clock, f"node-{number}")
     nodes = heard.picture(jobs=(), links=()).nodes
@@ -73,7 +73,7 @@ def test_a_node_that_may_have_no_pods_is_not_shown_as_fresh(heard: signals.Signa
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"nodes":[{"node":"n"}]}', b'{"nodes":[{"node":3,"reserved":1}]}'])
 def test_an_answer_of_the_scheduler_that_cannot_be_read_is_refused(heard: signals.Signals, answer: bytes) -> None:
     with pytest.raises(errors.MessageError):
-        heard.on_capacity_list(signals.parse_capacity_page(answer))
+        heard.on_capacity_list(capacity_list.parse(answer))
 
 
 def test_a_kept_advertisement_is_as_old_as_it_is(heard: signals.Signals, clock: clocks.FakeClock) -> None:
