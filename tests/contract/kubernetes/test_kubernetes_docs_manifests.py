@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.contract.kubernetes import control_planes
-from tests.tools import kubernetes
+from tests.tools import kubernetes, waiting
 from tests.tools.sites import recommender_site
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -56,12 +56,21 @@ def test_a_manifest_of_the_docs_is_taken(
     kube_api: control_planes.KubeApi, namespace: str, page: str, manifest: dict[str, Any]
 ) -> None:
     is_real, kind = kube_api.kind == "real", manifest["kind"]
-    if is_real and kind == "VerticalPodAutoscaler":
-        for words in (("apply", "--server-side"), ("wait", "--for=condition=Established")):
-            kubernetes.kubectl(*words, "--filename", str(recommender_site.CRD), kubeconfig=kube_api.kubeconfig)
     place = {"namespace": namespace} if "{}" in COLLECTIONS[kind] else {}
     body = {**manifest, "metadata": {**manifest["metadata"], **place}}
-    made = kube_api.request("POST", COLLECTIONS[kind].format(namespace), body, dryRun="All", fieldValidation="Strict")
+
+    def post() -> control_planes.Answer:
+        return kube_api.request(
+            "POST", COLLECTIONS[kind].format(namespace), body, dryRun="All", fieldValidation="Strict"
+        )
+
+    if is_real and kind == "VerticalPodAutoscaler":
+        kubernetes.kubectl(
+            "apply", "--server-side", "--filename", str(recommender_site.CRD), kubeconfig=kube_api.kubeconfig
+        )
+        # The server states that a kind is established a moment before it serves it.
+        waiting.until_now(lambda: post().code != 404)
+    made = post()
     if is_real or kind == "Pod":
         assert made.code == 201, made.body
     else:
