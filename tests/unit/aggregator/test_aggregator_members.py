@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_aggregator import evidence, members, model
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
 from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
+from carico_core.runtime.bus.streams import jetstream
+from carico_core.wire import streams
 from tests.unit.aggregator import reports
 
 LEASE_S = 10.0
@@ -131,6 +133,30 @@ def test_nodes_with_other_dimensions_than_most_are_left_out_and_named() -> None:
     assert mergeable.odd == ("odd",)
 
 
+def test_reports_are_held_up_to_a_size_and_known_nodes_come_first() -> None:
+    """With a key of all nodes, one can report under any number of names."""
+    found, seqs, size_bytes = new_members(), itertools.count(1), 64 << 10
+
+    def take(name: str, size_bytes: int) -> list[messages.Entry]:
+        return found.take([reports.report(name, next(seqs))], 0.0, [size_bytes])
+
+    assert take("real", 1000)
+    fits = (members.ENTRIES_MOST_BYTES - 1000) // size_bytes
+    taken = [bool(take(f"made-up-{number}", size_bytes)) for number in range(fits + 5)]
+    assert (taken.count(True), len(found)) == (fits, fits + 1)
+    ((name, error),) = found.refused
+    assert (name, error.reason) == (f"made-up-{fits + 4}", errors.Drop.TOO_MANY)
+    # Reports of a node grow and shrink a little.
+    assert take("real", 1200) and take("real", 900) and take("real", 2000)
+    entry = found.entry("made-up-0")
+    assert entry is not None
+    assert not found.adopt(dataclasses.replace(entry, node="adopted"), 0.0, size_bytes)
+    assert len(found.expire(LEASE_S)) == fits + 1
+    assert take("new", size_bytes)
+    (stream,) = (each for each in jetstream.streams(LEASE_S) if each.name == streams.SUBSPACES)
+    assert stream.max_bytes == members.ENTRIES_MOST_BYTES
+
+
 def test_no_node_no_model() -> None:
     assert model.make(new_members().mergeable(), model.RoundMerger()) is None
 
@@ -187,7 +213,7 @@ def test_an_impossible_gram_matrix_is_left_out_from_agents_and_replicas() -> Non
     lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([3.0, 1.0]))
     honest = found.take([reports.report("a", 1), lie], 0.0)
     assert [entry.node for entry in honest] == ["a"]
-    assert [node for node, _ in found.implausible] == ["liar"]
+    assert [node for node, _ in found.refused] == ["liar"]
     content = model.make(found.mergeable(), model.RoundMerger())
     assert content is not None
     assert content.contributors == 1
@@ -195,7 +221,7 @@ def test_an_impossible_gram_matrix_is_left_out_from_agents_and_replicas() -> Non
     told = dataclasses.replace(honest[0], node="liar", gram=members.measured([lie])[0][0])
     assert not other.adopt(told, 0.0)
     found.take([], 1.0)
-    assert not found.implausible
+    assert not found.refused
 
 
 def test_the_sequential_models_states_are_bounded() -> None:

@@ -156,7 +156,7 @@ def test_what_no_node_can_measure_is_refused_from_nodes_and_replicas(said: dict[
     held = members.Members(lease_s=10.0, horizon_s=10.0)
     wrong = report("liar", 1.0, **said)
     assert [entry.node for entry in held.take([report("a", 1.0), wrong], 0.0)] == ["a"]
-    ((node, error),) = held.implausible
+    ((node, error),) = held.refused
     assert (node, error.path) == ("liar", path)
     (entry,) = held.entries(0.0)
     gram = members.measured([wrong])[0][0]

@@ -345,6 +345,35 @@ def test_classes_are_bounded_between_two_expirations_too() -> None:
     assert known.running()[PI] == 1
 
 
+def test_what_a_node_reports_under_ever_new_names_is_not_kept() -> None:
+    """The agent of one node chooses the names of classes, and may report in each that Pods run."""
+    known = known_of(report("honest", pi=used(running=7)))
+    for number in range(40):
+        boot = f"{number // 20}" * 16
+        made_up = {f"Job/crowd/{number}-{each}": used(running=1) for each in range(100)}
+        take(known, dataclasses.replace(of_classes("liar", made_up), boot=boot))
+        held = known._nodes["liar"]
+        assert max(len(held.running), len(held.last), len(held.again)) <= usages.NODE_CLASSES_MOST
+    known.expire(now_ns=NOW_NS, now_s=1.0)
+    assert known.running()[PI] == 7
+    # Those reported last count.
+    assert known.running()["Job/crowd/39-99"] == 1 and "Job/crowd/0-0" not in known.running()
+
+
+def test_counts_of_names_that_are_made_up_are_not_kept_and_those_known_longest_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a key of all nodes, one can report under any number of names."""
+    monkeypatch.setattr(usages, "COUNTS_MOST", 200)
+    known = known_of(report("honest", pi=used(running=7)))
+    for number in range(500):
+        take(known, of_classes(f"made-up-{number}", {} if number % 2 else {PI: used(running=1)}))
+        assert sum(each.counts for each in known._nodes.values()) <= usages.COUNTS_MOST
+    assert "honest" in known._nodes
+    known.expire(now_ns=NOW_NS, now_s=usages.SILENT_MOST_S + 1.0)
+    assert known.running() == {} and known._counts == 0
+
+
 def test_a_tenant_with_a_class_for_each_pod_costs_no_other_tenant_what_was_learnt() -> None:
     known = usages.Usages(lease_s=10.0)
     rare = [f"Job/shop/nightly-{number}" for number in range(20)]

@@ -88,6 +88,16 @@ def test_an_agent_that_connects_too_often_is_refused_until_it_waits_and_others_a
     assert pace.refuse(flooding, now_s=policy.AGENT_EVERY_S) is not None
 
 
+def test_agents_that_may_connect_again_as_often_as_at_first_are_forgotten() -> None:
+    pace = policy.ConnectionPace()
+    for number in range(100):
+        grant = decide(dataclasses.replace(AGENT, node=f"n{number}"))
+        assert isinstance(grant, policy.Grant)
+        assert pace.refuse(grant, now_s=60.0 * number) is None
+    # Nodes that come and go each minute: those of the last twenty.
+    assert len(pace) == policy.AGENT_BURST * policy.AGENT_EVERY_S / 60.0
+
+
 def test_no_agent_can_use_up_the_connections_of_its_account_within_the_life_of_a_token() -> None:
     replicas, token_life_s, nodes = 2, 3600.0, 5000
     mine = replicas * (policy.AGENT_BURST + token_life_s / policy.AGENT_EVERY_S)

@@ -50,6 +50,17 @@ def test_writers_that_are_silent_for_long_are_forgotten() -> None:
     assert len(guard) == 1
 
 
+def test_of_names_without_end_those_known_longest_are_remembered() -> None:
+    guard, ages = freshness.SequenceGuard(10.0), freshness.AgeTracker()
+    for name in ("real", *(f"made-up-{number}" for number in range(3 * freshness.WRITERS_MOST))):
+        assert guard.accept(name, "1", 5, 0.0) is None
+        ages.age_at_arrival_s(name, sampled_at_ns=0, ts_ns=0, arrival_ns=0)
+        assert max(len(guard), len(ages)) <= freshness.WRITERS_MOST
+    assert guard.accept("real", "1", 5, 1.0) is errors.Drop.REPLAYED
+    late_s = ages.age_at_arrival_s("real", sampled_at_ns=SECOND_NS, ts_ns=SECOND_NS, arrival_ns=3 * SECOND_NS)
+    assert late_s == 2.0, "the offset of its clock is still known"
+
+
 def test_the_offset_of_the_clocks_is_no_age() -> None:
     ages = freshness.AgeTracker()
     for offset_s in (-3600, 3600):

@@ -150,7 +150,8 @@ class Aggregator:
             # The first of those that know: one that joins knows nothing, also under a name that was the keeper's.
             if self.replicas.leader(now_s, besides=partial.replica) == self.replica:
                 self.usage.hand_on()
-        adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s)]
+        each_bytes = len(payload) // max(len(partial.entries), 1)
+        adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s, each_bytes)]
         self.merger.arrived(adopted, len(self.members))
         self._counted.adopted.inc(len(adopted))
 
@@ -166,14 +167,14 @@ class Aggregator:
             else:
                 reports.append(verdict)
                 read.append(item)
-        changed = self.members.take(reports, self._clock.monotonic_s())
-        for node, wrong in self.members.implausible:
+        changed = self.members.take(reports, self._clock.monotonic_s(), [len(item.payload) for item in read])
+        for node, wrong in self.members.refused:
             self._counted.dropped("subspace", subjects.subspace(node), wrong)
         await self._bus.acknowledge(read)
         self.merger.arrived(changed, len(self.members))
         self._changed.update(entry.node for entry in changed)
         self._counted.reports.labels("taken").inc(len(changed))
-        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.members.implausible))
+        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.members.refused))
         self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
 
     def _follow(self, found: messages.GlobalModel) -> None:

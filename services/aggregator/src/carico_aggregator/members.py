@@ -23,13 +23,20 @@ from carico_core.domain import errors, messages
 from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
 
+# Of the messages whose entries are held: as much as their stream has room for; 5,000 nodes take 20 MiB at most. With a
+# key of all nodes' agents one can report under any number of names, which must not keep out larger reports of nodes
+# that are known.
+ENTRIES_MOST_BYTES = 64 << 20
+LARGER_MOST_BYTES = 16 << 20
+
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Held:
-    """An entry, and when its content was new by this replica's clock."""
+    """An entry, when its content was new by this replica's clock, and the size of the message that it came in."""
 
     entry: messages.Entry
     heard_s: float
+    size_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,52 +56,60 @@ class Members:
         self._lease_s = lease_s
         self._horizon_s = horizon_s
         self._held: dict[str, _Held] = {}
+        self._size_bytes = 0
         # Grows with every change of the entries.
         self.version = 0
-        # Nodes of the last `take` whose report no node can have measured, and why: agents would drop a model that
-        # contains it, so one wrong node would leave all without a model.
-        self.implausible: list[tuple[str, errors.MessageError]] = []
+        # Nodes of the last `take` whose report was refused, and why. What no node can have measured: agents would drop
+        # a model that contains it, so one wrong node would leave all without a model.
+        self.refused: list[tuple[str, errors.MessageError]] = []
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, reports: Sequence[messages.LocalSubspace], now_s: float) -> list[messages.Entry]:
+    def take(
+        self, reports: Sequence[messages.LocalSubspace], now_s: float, sizes: Sequence[int] | None = None
+    ) -> list[messages.Entry]:  # fmt: skip
         """Take in reports; return the entries that they changed, in order of arrival.
 
-        A report that is not newer, or that is `implausible`, changes nothing.
+        A report that is not newer, or that is `refused`, changes nothing. `sizes`: of their messages in bytes; None:
+        they are not counted.
         """
         changed: list[messages.Entry] = []
-        self.implausible = []
+        self.refused = []
         grams, largest = measured(reports)
-        for report, gram, most in zip(reports, grams, largest, strict=True):
-            wrong = trust.impossible(report, most)
-            if wrong is not None:
-                self.implausible.append((report.node, wrong))
-                continue
+        sizes = [0] * len(reports) if sizes is None else sizes
+        for report, gram, most, size_bytes in zip(reports, grams, largest, sizes, strict=True):
             held = self._held.get(report.node)
+            wrong = trust.impossible(report, most) or self._too_much(held, size_bytes)
+            if wrong is not None:
+                self.refused.append((report.node, wrong))
+                continue
             if held is not None and not _is_newer(report, held.entry):
                 continue
             entry = self._entry(report, gram, None if held is None else held.entry)
-            self._hold(entry, now_s)
+            self._hold(entry, now_s, size_bytes)
             changed.append(entry)
         return changed
 
-    def adopt(self, entry: messages.Entry, now_s: float) -> bool:
-        """Adopt another replica's entry if it is newer than ours, within its lease, and plausible; return whether."""
+    def adopt(self, entry: messages.Entry, now_s: float, size_bytes: int = 0) -> bool:
+        """Adopt another replica's entry if it is newer than ours, within its lease, and plausible; return whether.
+
+        `size_bytes`: its part of the message.
+        """
         held = self._held.get(entry.node)
         if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
             return False
         # Plain Python: of a few numbers it finds the largest in half of numpy's time, and entries come by thousands.
-        if trust.impossible(entry, max(map(max, entry.gram.tolist()))) is not None:
+        if trust.impossible(entry, max(map(max, entry.gram.tolist()))) or self._too_much(held, size_bytes):
             return False
-        self._hold(entry, now_s - entry.age_s)
+        self._hold(entry, now_s - entry.age_s, size_bytes)
         return True
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the nodes that were silent for a lease, and return them."""
         gone = [node for node, held in self._held.items() if now_s - held.heard_s >= self._lease_s]
         for node in gone:
-            del self._held[node]
+            self._size_bytes -= self._held.pop(node).size_bytes
         self.version += len(gone)
         return gone
 
@@ -129,8 +144,21 @@ class Members:
             odd=tuple(entry.node for entry in ordered if entry.dims != dims),
         )
 
-    def _hold(self, entry: messages.Entry, heard_s: float) -> None:
-        self._held[entry.node] = _Held(entry, heard_s)
+    def _too_much(self, before: _Held | None, size_bytes: int) -> errors.MessageError | None:
+        """Return why an entry finds no room, in place of the one `before`; None if it does."""
+        if before is None:
+            more, most = size_bytes, ENTRIES_MOST_BYTES
+        else:
+            more, most = size_bytes - before.size_bytes, ENTRIES_MOST_BYTES + LARGER_MOST_BYTES
+        if more <= 0 or self._size_bytes + more <= most:
+            return None
+        detail = f"reports of {len(self._held)} nodes fill the {most >> 20} MiB that there are for them"
+        return errors.MessageError(errors.Drop.TOO_MANY, "", detail)
+
+    def _hold(self, entry: messages.Entry, heard_s: float, size_bytes: int) -> None:
+        before = self._held.get(entry.node)
+        self._size_bytes += size_bytes - (0 if before is None else before.size_bytes)
+        self._held[entry.node] = _Held(entry, heard_s, size_bytes)
         self.version += 1
 
     def _entry(

@@ -8,6 +8,7 @@ container of it.
 """
 
 import dataclasses
+import itertools
 import math
 import zlib
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,12 @@ CLASSES_MOST = 1000
 # More are not waited for: on 5,000 nodes, Pods with classes of their own would fill the memory between two expirations.
 CLASSES_HELD_MOST = 2 * CLASSES_MOST
 RUNNING_S = versions.RUNNING_S
+# Classes of which a node reports Pods, each under a name of its choice; those reported longest ago are forgotten. More
+# than a node has Pods.
+NODE_CLASSES_MOST = 1024
+# Counts of all nodes: three for each of the 150,000 Pods that Kubernetes supports, if no two on a node are of a class.
+# Of more, nodes are forgotten that are known for the shortest time: names that someone makes up come last.
+COUNTS_MOST = 500_000
 # An agent that starts reads 12 Pods a second: with this all of a node.
 AGAIN_S = 60.0
 # An agent may start again as late as this: of a new version, its image must be pulled first.
@@ -72,6 +79,11 @@ class _Node:
     again: dict[str, int] = dataclasses.field(default_factory=dict)
     again_until_s: float = 0.0
 
+    @property
+    def counts(self) -> int:
+        """How many numbers of Pods are kept of it; what else there is of a node takes as much as four."""
+        return 4 + len(self.running) + len(self.last) + len(self.again)
+
     def take(self, report: usage.UsageReport, now_s: float) -> dict[str, int]:
         """Take in a report; return how many Pods of each class it counts that were not counted before."""
         if report.boot != self.boot:
@@ -85,10 +97,15 @@ class _Node:
             if known:
                 again[name] -= known
             new[name] = found.pods - known
+            # Newest last.
+            self.running.pop(name, None)
             self.running[name] = _Running(found.running, now_s)
-            self.last[name] = found.running
-            if not found.running:
-                del self.last[name]
+            self.last.pop(name, None)
+            if found.running:
+                self.last[name] = found.running
+        for held in (self.running, self.last):
+            for name in list(itertools.islice(held, max(len(held) - NODE_CLASSES_MOST, 0))):
+                del held[name]
         return new
 
 
@@ -99,6 +116,8 @@ class Usages:
         # Newest images first.
         self._classes: dict[str, list[versions.Version]] = {}
         self._nodes: dict[str, _Node] = {}
+        # Of all nodes.
+        self._counts = 0
         self._guard = freshness.SequenceGuard(lease_s)
         # Keys of the bucket whose classes have changed since they were taken.
         self._changed: set[int] = set()
@@ -121,9 +140,15 @@ class Usages:
             raise errors.MessageError(refused, "seq", f"got {report.seq}, expected a later one")
         _check_size(report, most)
         hashed = zlib.crc32(report.node.encode())
-        held = self._nodes.setdefault(report.node, _Node(boot=report.boot, most=most))
+        held = self._nodes.get(report.node)
+        before = 0 if held is None else held.counts
+        if held is None:
+            held = self._nodes[report.node] = _Node(boot=report.boot, most=most)
         held.most = most
         new = held.take(report, now_s)
+        self._counts += held.counts - before
+        while self._counts > COUNTS_MOST and len(self._nodes) > 1:
+            self._keep_nodes(dict(itertools.islice(self._nodes.items(), len(self._nodes) // 2)))
         for name, found in report.classes.items():
             self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
         if len(self._classes) > CLASSES_HELD_MOST:
@@ -131,11 +156,13 @@ class Usages:
 
     def expire(self, *, now_ns: int, now_s: float) -> None:
         """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
-        self._nodes = {name: node for name, node in self._nodes.items() if now_s - node.heard_s < SILENT_MOST_S}
         for node in self._nodes.values():
             node.running = {
                 name: each for name, each in node.running.items() if now_s - each.at_s < RUNNING_S and each.pods
             }
+            if now_s >= node.again_until_s:
+                node.again = {}
+        self._keep_nodes({name: node for name, node in self._nodes.items() if now_s - node.heard_s < SILENT_MOST_S})
         for name, held in self._classes.items():
             if len(found := versions.settled(held)) < len(held):
                 self._classes[name] = found
@@ -211,6 +238,11 @@ class Usages:
             held = self._classes[each.name] = [versions.of_kept(each)]
             if each.earlier is not None:
                 held.append(versions.of_kept(each.earlier))
+
+    def _keep_nodes(self, kept: dict[str, _Node]) -> None:
+        """Forget all nodes but these."""
+        self._nodes = kept
+        self._counts = sum(each.counts for each in kept.values())
 
     def _add(self, name: str, found: usage.ClassUsage, node: int, now_ns: int) -> None:
         held = self._classes.setdefault(name, [])

@@ -144,12 +144,19 @@ class ConnectionPace:
         """Count a grant at `now_s` (monotonic), or return why it comes too soon. Other roles share identities."""
         if grant.node is None:
             return None
-        left, at_s = self._buckets.get(grant.node, (AGENT_BURST, now_s))
+        left, at_s = self._buckets.pop(grant.node, (AGENT_BURST, now_s))
         left = min(AGENT_BURST, left + (now_s - at_s) / AGENT_EVERY_S)
-        if left < 1.0:
+        is_refused = left < 1.0
+        # Newest last. One that is full again is as if there had been none: nodes may come and go for ever.
+        self._buckets[grant.node] = (left if is_refused else left - 1.0, now_s)
+        while now_s - next(iter(self._buckets.values()))[1] >= AGENT_BURST * AGENT_EVERY_S:
+            del self._buckets[next(iter(self._buckets))]
+        if is_refused:
             return Refusal(reason=Refused.TOO_OFTEN, detail=f"{grant.name}: more than one in {AGENT_EVERY_S:g} s")
-        self._buckets[grant.node] = (left - 1.0, now_s)
         return None
+
+    def __len__(self) -> int:
+        return len(self._buckets)
 
 
 # An agent connects once, and again to renew its token; a bus that comes and goes costs it a connection each time.

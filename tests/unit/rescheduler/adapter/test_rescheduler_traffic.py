@@ -66,8 +66,12 @@ def test_what_a_node_that_the_api_does_not_show_reports_is_not_kept() -> None:
     send()
     assert not any(node.startswith("made-up") for node, _ in site.known.loads)
     assert site.telemetry.snapshot().dropped == {("pods", "foreign_node"): 50}
+    # While the API is away, those that it has shown are known.
+    site.known.nodes.lacking = "the API does not answer: it is away"
+    send()
+    assert site.telemetry.snapshot().dropped == {("pods", "foreign_node"): 100}
     # Until Nodes are known, any may be one.
-    site.known.nodes.lacking = "not listed yet"
+    site.known.nodes.is_listed = False
     send()
     assert ("made-up-0", "u") in site.known.loads
 

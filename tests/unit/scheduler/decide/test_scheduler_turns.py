@@ -167,6 +167,21 @@ def test_a_turn_in_vain_ends_and_the_next_one_comes_later() -> None:
     assert large not in site.placed_s
 
 
+def test_demands_that_had_a_turn_in_vain_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PAUSES_KEPT", 2)
+    site = Site(1, small_life_s=1.0)
+    site.small_life_s = 1000 * HELD_FOR_S
+    site.step()
+    # They wait for ever, each with a demand of its own.
+    uids = [site.offer(f"large-{number}", 6.0) for number in range(5)]
+    had = set[str]()
+    while len(had) < len(uids):
+        site.step()
+        had |= {uid for uid in uids if site.turns.find(uid) is not None}
+        assert len(site.turns._pauses) <= 2
+    assert len(site.turns._pauses) == 2
+
+
 def test_a_pod_that_requests_more_than_a_node_has_gets_no_turn() -> None:
     site = Site(1, small_life_s=6.0)
     never = site.offer("never", 1.0, request_bytes=2.0**60)

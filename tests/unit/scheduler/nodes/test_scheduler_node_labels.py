@@ -187,6 +187,17 @@ def test_terms_that_few_ask_for_have_the_same_answer_without_being_kept(seed: in
     assert known.where(terms).tolist() == known.matching(terms).tolist() == found
 
 
+def test_keys_that_no_node_has_any_more_are_forgotten() -> None:
+    nodes: list[cluster.Node | None] = [node("a", zone="x"), None]
+    known = labels_of(nodes)
+    known.touch(0)
+    for number in range(10_000):
+        nodes[1] = node(f"b-{number}", **{f"key-{number}": "x"})
+        known.touch(1)
+    assert known.having_any({ZONE, "key-9999", "none"}) == {ZONE, "key-9999"}
+    assert len(known._keys) <= node_labels._KEYS_LEAST
+
+
 def test_of_pods_that_name_their_node_as_those_of_daemon_sets_do_each_looks_at_that_node_alone() -> None:
     class Counted(list[cluster.Node | None]):
         looks = 0

@@ -81,6 +81,7 @@ class Drop(enum.StrEnum):
     REPLAYED = "replayed"
     OLDER_BOOT = "older_boot"
     TOO_OLD = "too_old"
+    TOO_MANY = "too_many"
 
 
 class MessageError(CaricoError):

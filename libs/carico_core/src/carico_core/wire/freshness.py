@@ -2,6 +2,9 @@
 
 import dataclasses
 import enum
+import itertools
+from collections.abc import Mapping
+from typing import TypeVar
 
 from carico_core.domain import errors
 
@@ -14,6 +17,11 @@ _WINDOW_BUCKETS = 10
 _BUCKET_NS = 30 * 1_000_000_000
 # A writer is forgotten after this many leases without a message: then its old messages are refused by age.
 _FORGET_LEASES = 60
+# Writers that are remembered: four times the nodes of the largest cluster that Kubernetes supports. Of more, those are
+# forgotten that are known for the shortest time: with a key of all nodes' agents one can report under any number of
+# names.
+WRITERS_MOST = 20_000
+_V = TypeVar("_V")
 
 
 class Freshness(enum.StrEnum):
@@ -69,6 +77,8 @@ class SequenceGuard:
                 return errors.Drop.OLDER_BOOT
             newest.boot, newest.seq, newest.received_s = boot, seq, now_s
         else:
+            if len(self._newest) >= WRITERS_MOST:
+                self._newest = _known_longest(self._newest)
             self._newest[node] = _Newest(boot, seq, now_s)
         return None
 
@@ -124,6 +134,8 @@ class AgeTracker:
             self._forget(bucket)
         window = self._windows.get(node)
         if window is None or boot != window.boot or ts_ns < window.ts_ns:
+            if window is None and len(self._windows) >= WRITERS_MOST:
+                self._windows = _known_longest(self._windows)
             window = _Window(boot, ts_ns, [])
             self._windows[node] = window
         window.ts_ns = ts_ns
@@ -139,6 +151,11 @@ class AgeTracker:
         self._swept = bucket
         oldest = bucket - _WINDOW_BUCKETS
         self._windows = {node: window for node, window in self._windows.items() if window.buckets[-1][0] > oldest}
+
+
+def _known_longest(writers: Mapping[str, _V]) -> dict[str, _V]:
+    """Return the half of the writers that has been known longest."""
+    return dict(itertools.islice(writers.items(), len(writers) // 2))
 
 
 def _note(buckets: list[tuple[int, int]], difference_ns: int, bucket: int) -> int:

@@ -35,6 +35,8 @@ HELD_FOR_S = 300.0
 AGAIN_S, AGAIN_MOST_S = 300.0, 3600.0
 # At most this share of the nodes is held, and one at least.
 SHARE = 0.1
+# Demands remembered that have their next turn later; those of which the last one ended longest ago are forgotten.
+PAUSES_KEPT = 1024
 # Demands that are examined in one round: each reads every node.
 EXAMINED_MAX = 8
 # Nodes of a demand that are examined, those with most room first.
@@ -126,9 +128,12 @@ class Turns:
             # It fits: the next cycle places it there.
             return False
         if is_vain:
-            turns = self._pauses[turn.demand].turns + 1 if turn.demand in self._pauses else 1
+            before = self._pauses.pop(turn.demand, None)
+            turns = 1 if before is None else before.turns + 1
             rest_s = backoff.doubled_s(turns - 1, first_s=AGAIN_S, most_s=AGAIN_MOST_S)
             self._pauses[turn.demand] = _Pause(now_s + rest_s, turns)
+            if len(self._pauses) > PAUSES_KEPT:
+                del self._pauses[next(iter(self._pauses))]
         return is_vain
 
     def _begin(self, heads: Iterable[queues.Waiting], now_s: float) -> None:

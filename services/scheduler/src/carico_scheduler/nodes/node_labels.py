@@ -19,6 +19,9 @@ _NOWHERE = -2
 # With more values of a label per slot than this they are numbered again: most then belong to nodes that are gone.
 _VALUES_A_SLOT = 2
 _VALUES_LEAST = 64
+# With more keys of labels than this, and twice as many as nodes had when they were last looked up, they are looked up
+# again: most then belong to nodes that are gone.
+_KEYS_LEAST = 1024
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -65,8 +68,9 @@ class NodeLabels:
         self._kept: lru.BySlot[Hashable] = lru.BySlot()
         self._derived: lru.Lru[Hashable, Any] = lru.Lru()
         self._numbers: dict[str, dict[str, int]] = {}
-        # The keys of all labels that any node has had.
+        # The keys of all labels that any node has, or had until lately.
         self._keys: set[str] = set()
+        self._keys_most = _KEYS_LEAST
         # The slots of nodes with a PreferNoSchedule taint.
         self.disliking: set[int] = set()
 
@@ -78,6 +82,9 @@ class NodeLabels:
         self.disliking.discard(slot)
         if node is not None:
             self._keys.update(node.labels)
+            if len(self._keys) > self._keys_most:
+                self._keys = {key for each in self._nodes if each is not None for key in each.labels}
+                self._keys_most = max(_KEYS_LEAST, 2 * len(self._keys))
             if cluster.has_prefer_no_schedule(node):
                 self.disliking.add(slot)
 
