@@ -3,7 +3,6 @@
 `ApiProbe` distinguishes an API that does not answer from a quiet one.
 """
 
-import asyncio
 import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
@@ -85,8 +84,8 @@ class Informers:
         return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return what must run for as long as the scheduler does: of each collection, by its path, and "ages"."""
-        return {**{each.path: self._follow(each) for each in self._collections}, "ages": self._note_ages_forever()}
+        """Return an endless coroutine per collection, by the collection's path."""
+        return {each.path: self._follow(each) for each in self._collections}
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""
@@ -98,13 +97,11 @@ class Informers:
             freshness=self._freshness[collection.path], is_optional=collection.lacks is not None,
         )  # fmt: skip
 
-    async def _note_ages_forever(self) -> None:
-        while True:
-            await asyncio.sleep(AGES_EVERY_S)
-            self.note_ages()
-
     def note_ages(self) -> None:
-        """Note which optional collections are too old to decide by: each watch may be of another API server."""
+        """Note which optional collections are too old to decide by, each `AGES_EVERY_S`, or more often.
+
+        Each watch may be of another API server.
+        """
         for each in self._collections:
             age_s = self._freshness[each.path].age_s()
             if each.lacks is None or each.path not in self._served or age_s is None:
