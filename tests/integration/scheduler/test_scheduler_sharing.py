@@ -6,6 +6,7 @@ import itertools
 import pathlib
 import signal
 import time
+from collections.abc import Iterator
 
 import aiohttp
 import nats
@@ -21,6 +22,10 @@ SHARED = ["--sharing", "shared", "--bind-timeout-s", "2", "--leader-lease-s", "6
           "--leader-retry-s", "0.5"]  # fmt: skip
 # The share of a member that is gone is taken within 2 s; machines that run tests are given four times that.
 TAKEN_S = 4 * 2.0
+
+
+def _series(text: str) -> Iterator[tuple[str, str, str]]:
+    return (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
 
 
 def binds_of(made: scheduler_team.Team) -> collections.Counter[str]:
@@ -136,7 +141,11 @@ async def test_an_extender_that_shares_the_work_claims_what_it_binds(tmp_path: p
             made.site.check(90)
             text = await extender.get("/metrics")
             assert 'carico_scheduler_extender_binds_total{fate="bound"} 30.0' in text
-            assert 'carico_scheduler_claims_total{outcome="stored"} 30.0' in text
+            # One for each Pod, and one more for each bind that was not sent in time and asked for again.
+            values = {name: float(value) for name, _, value in _series(text)}
+            stored = values['carico_scheduler_claims_total{outcome="stored"}']
+            withheld = values.get('carico_scheduler_extender_binds_total{fate="withheld"}', 0.0)
+            assert 30 <= stored <= 30 + withheld
             assert "carico_scheduler_members 2.0" in text
             assert (await made.leader()).name in made.members
         finally:
