@@ -41,7 +41,7 @@ def obtain(
     The first build of the control plane takes about 6 minutes on 2 cores and 5 GB of Go's caches. Raises
     `EnvironmentUnfit` where a command can be neither found nor built.
     """
-    wanted = [catalog.tool(name) for name in names]
+    wanted = [catalog.tool(name) for name in dict.fromkeys(names)]
     found = {}
     for tool in wanted:
         installed = _installed(tool, environ, report)

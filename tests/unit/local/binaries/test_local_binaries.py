@@ -127,6 +127,12 @@ def test_what_is_missing_is_built_once_in_one_go_and_found_again(machine: Machin
     assert not list(found["etcd"].path.parent.glob(".partial*"))
 
 
+def test_a_program_that_is_named_twice_is_built_once(machine: Machine) -> None:
+    machine.has_go()
+    assert list(machine.obtain("kubectl", "etcd", "kubectl")) == ["kubectl", "etcd"]
+    assert len(machine.builds) == 2
+
+
 def test_of_two_that_build_the_same_one_waits(machine: Machine) -> None:
     is_heard = machine.bin / "heard"
     machine.has_go(fails=f"until [ -e {is_heard} ]; do sleep 0.02; done")
