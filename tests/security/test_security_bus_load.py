@@ -99,6 +99,14 @@ def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSit
     assert bound_meanwhile(site, *[flood(site, subjects.subspace(bus_site.FLOODER), b"x" * 30_000)] * 2) == 4
 
 
+@live_site.STATIC
+def test_an_aggregator_does_not_listen_to_a_flood_of_an_agents_own_usage(site: live_site.LiveSite) -> None:
+    usage = subjects.usage(bus_site.FLOODER)
+    assert bound_meanwhile(site, *[flood(site, usage, b"x")] * 2) == 4
+    said = [line for line in site.logs().splitlines() if "sends far too many" in line]
+    assert len(said) == 1, site.logs()
+
+
 def test_pods_are_bound_while_floods_are_disconnected_and_come_back(
     site: live_site.LiveSite, at_end: contextlib.ExitStack
 ) -> None:

@@ -633,6 +633,27 @@ async def test_a_report_that_is_refused_is_counted() -> None:
     assert orjson.loads(await answer(b"{}")) == {"classes": [], "learnt": 0, "complete": True}
 
 
+async def test_a_node_that_floods_is_left_out_and_others_are_heard() -> None:
+    replica = Replica()
+    replica.app.members.take([reports.report("node-1", 1), reports.report("node-2", 1)], 0.0)
+    await replica.app.listen()
+    bus = memory_bus.MemoryBus(replica.hub)
+    for _ in range(kept_usage.ALLOWED.most + 3):
+        await bus.publish(subjects.usage("node-1"), b"{}")
+    listening = asyncio.create_task(replica.app.usage.listen_forever())
+    try:
+        await waiting.until(lambda: subjects.usage("node-2") in heard_by(replica))
+        assert not {subjects.USAGE_ALL, subjects.usage("node-1")} & heard_by(replica)
+    finally:
+        listening.cancel()
+    assert replica.drops("usage") == {"missing_field": kept_usage.ALLOWED.most, "flood": 1.0}
+
+
+def heard_by(replica: Replica) -> set[str]:
+    """Return the subjects of which the bus sends messages."""
+    return {subject for subject, _ in replica.hub.subscriptions}
+
+
 async def test_a_replica_that_starts_alone_waits_for_the_size_of_each_node_that_reports() -> None:
     replica = Replica()
     joining = asyncio.create_task(replica.app.listen())

@@ -7,9 +7,10 @@ import pytest
 
 from carico_cli.rescheduling import cluster_text
 from carico_core.domain import pod_telemetry
+from carico_core.runtime.bus import listening
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_rescheduler.adapter import scheduler
+from carico_rescheduler.adapter import scheduler, telemetry
 from tests.unit.rescheduler import rescheduler_site
 from tests.unit.scheduler import objects
 
@@ -172,6 +173,46 @@ def test_traffic_of_pods_that_are_gone_and_readings_that_agents_skipped_are_show
             assert "readings of traffic: unreadable once since agents started" in shown
 
     objects.run_fast(main())
+
+
+def test_a_node_that_floods_is_not_heard_for_a_while_and_all_others_are() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            rescheduler = made.start("a", "--no-automatic")
+            await asyncio.sleep(30.0)
+            heard = {subjects.CAPACITY_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL}
+            assert subscribed(made) == heard
+            for _ in range(telemetry.REPORTED.most + 3):
+                await made.bus.publish(subjects.traffic("node-a"), b"x")
+            await asyncio.sleep(1.0)
+            assert subscribed(made) == {subjects.CAPACITY_ALL, subjects.PODS_ALL, subjects.traffic("node-b")}
+            labels = {"kind": "traffic", "reason": "flood"}
+            assert rescheduler.metrics.value("dropped_messages_total", labels) == 1.0
+            await asyncio.sleep(listening.REFUSED_S)
+            assert subscribed(made) == heard
+
+    objects.run_fast(main())
+
+
+def test_agents_are_heard_once_it_is_known_which_nodes_there_are() -> None:
+    """With a key of all nodes, one can report under any number of names."""
+
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            made.cluster.api.go_away()
+            rescheduler = made.start("a", "--no-automatic")
+            await asyncio.sleep(10.0)
+            assert subscribed(made) == set() and not rescheduler.known.advertisements
+            made.cluster.api.come_back()
+            await asyncio.sleep(30.0)
+            assert rescheduler.known.advertisements.keys() == {"node-a", "node-b"}
+
+    objects.run_fast(main())
+
+
+def subscribed(made: Site) -> set[str]:
+    """Return the subjects of which the bus sends messages."""
+    return {subject for subject, _ in made.bus.hub.subscriptions}
 
 
 @pytest.mark.parametrize(("value", "why"), [("NaN", "undecodable"), ("1e999", "undecodable"), ("-1", "out_of_range")])

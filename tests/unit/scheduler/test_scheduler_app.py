@@ -14,7 +14,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app
 from carico_scheduler import settings as setting
-from carico_scheduler.intake import listening
+from carico_scheduler.engine import engine
 from carico_scheduler.rules import policy
 from tests.tools.memory import memory_bus, memory_kube
 from tests.unit.scheduler import objects
@@ -206,7 +206,7 @@ def test_a_node_that_floods_is_left_out_while_the_store_of_the_bus_is_away() -> 
             api.objects.create("nodes", objects.node_object(name), "test")
         task = asyncio.create_task(app.Scheduler(load(), api=api, clock=clock).run(bus, stop))
         await asyncio.sleep(3.0)
-        for _ in range(listening.MOST_MESSAGES + 1):
+        for _ in range(engine.ALLOWED.most + 1):
             await bus.publish(subjects.capacity("node-1"), b"x")
         await asyncio.sleep(0.1)
         heard = {subject for subject, _ in bus.hub.subscriptions}

@@ -64,7 +64,8 @@ class Aggregator:
         # Nodes that a warning has named already, by its text.
         self._warned: dict[str, frozenset[str]] = {}
         self.usage = kept_usage.KeptUsage(
-            bus, counted, clock=clock, lease_s=chosen.bus.lease_s, node_of=self.members.entry,
+            bus, counted, clock=clock, lease_s=chosen.bus.lease_s,
+            names=self.members.names, node_of=self.members.entry,
             is_keeper=lambda: self.replicas.leader(clock.monotonic_s()) == replica, publish=self._try_publish,
         )  # fmt: skip
         bus.on_reconnect(self._complete_due.set)

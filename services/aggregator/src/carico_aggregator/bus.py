@@ -3,18 +3,17 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
+from carico_core.runtime.bus import listening
 from carico_core.runtime.bus import port as buses
 
 
-class Bus(Protocol):
+class Bus(listening.Bus, Protocol):
     """The part of the bus that a replica uses."""
 
     @property
     def connected(self) -> bool: ...
 
     async def publish(self, subject: str, payload: bytes) -> None: ...
-
-    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
 
     def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]: ...
 

@@ -17,7 +17,7 @@ from carico_aggregator import bus as ports
 from carico_aggregator import instruments, recommendations, usage
 from carico_core.domain import errors, messages
 from carico_core.domain import usage as domain
-from carico_core.runtime.bus import serving
+from carico_core.runtime.bus import listening, serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, streams, subjects
 from carico_core.wire import messages as wire
@@ -32,6 +32,9 @@ JOIN_S = 1.0
 ENTRIES_S = 3.0
 # Reports of a second and more from 5,000 nodes, which report every 5 s; of more, the first are lost.
 HELD_MOST = 2000
+# A node reports every 5 s; what has waited for a replica that was frozen for ten minutes comes all at once. The others
+# are nodes that have just started, each of which may report before its entry has come.
+ALLOWED = listening.Allowance(most=120, of_strangers=10_000, window_s=60.0)
 RECOMMENDED_EVERY_S = 5.0
 
 
@@ -40,11 +43,18 @@ class KeptUsage:
 
     def __init__(
         self, bus: ports.Bus, counted: instruments.Instruments, *, clock: clocks.Clock, lease_s: float,
-        node_of: Callable[[str], messages.Entry | None], is_keeper: Callable[[], bool],
-        publish: Callable[[str, Awaitable[None]], Awaitable[bool]],
+        names: Callable[[], list[str]], node_of: Callable[[str], messages.Entry | None],
+        is_keeper: Callable[[], bool], publish: Callable[[str, Awaitable[None]], Awaitable[bool]],
     ) -> None:  # fmt: skip
-        """`node_of`: a node's newest entry. `publish(kind, awaitable)` returns whether the bus accepted it."""
+        """`names`: the nodes with an entry; `node_of`: the newest of a node.
+
+        `publish(kind, awaitable)` returns whether the bus accepted it.
+        """
         self.known = usage.Usages(lease_s=lease_s)
+        self._listening = listening.Listening(
+            self.on_report, subject=subjects.USAGE_ALL, allowed=ALLOWED, names=names, on_drop=self._on_drop,
+            clock=clock,
+        )  # fmt: skip
         self._bus = bus
         self._counted = counted
         self._clock = clock
@@ -69,13 +79,17 @@ class KeptUsage:
         The other replicas were notified before that this one joins.
         """
         self._held = collections.deque(maxlen=HELD_MOST)
-        await serving.until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_report))
+        await serving.until_taken(lambda: self._listening.arrange(self._bus))
         await asyncio.sleep(JOIN_S)
         await self._resume()
         held, self._held, self._early = self._held, None, collections.deque(maxlen=HELD_MOST)
         for subject, payload in held:
             self.on_report(subject, payload)
         asyncio.get_running_loop().call_later(ENTRIES_S, self._take_early)
+
+    async def listen_forever(self) -> None:
+        """Leave out nodes that flood, until cancelled."""
+        await self._listening.run_forever(self._bus)
 
     async def keep_forever(self) -> None:
         """Write what has changed to the bucket if this replica is the keeper, until cancelled."""
@@ -133,6 +147,9 @@ class KeptUsage:
                 self._counted.dropped("usage", subject, error)
         else:
             self._counted.usages.inc()
+
+    def _on_drop(self, subject: str, reason: errors.Drop, detail: str) -> None:
+        self._counted.dropped("usage", subject, errors.MessageError(reason, "", detail))
 
     def _take_early(self) -> None:
         early, self._early = self._early or (), None

@@ -66,6 +66,10 @@ class Members:
     def __len__(self) -> int:
         return len(self._held)
 
+    def names(self) -> list[str]:
+        """Return the nodes that have an entry."""
+        return list(self._held)
+
     def take(
         self, reports: Sequence[messages.LocalSubspace], now_s: float, sizes: Sequence[int] | None = None
     ) -> list[messages.Entry]:  # fmt: skip

@@ -57,6 +57,7 @@ async def _run(
                 "broadcast": aggregator.broadcast_forever(),
                 "look": aggregator.look_forever(),
                 "keep": aggregator.usage.keep_forever(),
+                "listen": aggregator.usage.listen_forever(),
             }.items():
                 group.create_task(tasks.forever(name, work), name=name)
             await bus.wait_closed()

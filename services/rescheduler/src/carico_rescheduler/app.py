@@ -5,17 +5,17 @@ Every replica follows the API and the bus, so that it knows the cluster the mome
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Awaitable
 from typing import Protocol
 
+from carico_core.runtime.bus import listening, serving
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus import serving
 from carico_core.runtime.kube import api_actions, cluster_access, informer
 from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire import subjects
 from carico_rescheduler import answers, instruments, journal, planner, rounds
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, scheduler, telemetry
@@ -32,11 +32,8 @@ class Kube(informer.ListerWatcher, api_actions.BindApi, Protocol):
     """The part of the Kubernetes API that a rescheduler uses."""
 
 
-class Bus(scheduler.Bus, serving.Answering, client_metrics.Bus, Protocol):
+class Bus(listening.Bus, scheduler.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a rescheduler uses."""
-
-    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
-        """Call `handler` with every message of `subject`."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return the newest advertisement of each node that the bus has stored."""
@@ -147,14 +144,17 @@ class Rescheduler:
         stopping.set()
 
     async def _listen(self, bus: Bus) -> None:
-        for what, ask in (
-            ("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.telemetry.on_advertisement)),
-            ("loads", lambda: bus.subscribe(subjects.PODS_ALL, self.telemetry.on_loads)),
-            ("traffic", lambda: bus.subscribe(subjects.TRAFFIC_ALL, self.telemetry.on_traffic)),
-            ("stored advertisements", lambda: self._recall(bus)),
-        ):
-            await serving.until_taken_with_warnings(what, ask, log="rescheduler")
-        await asyncio.Event().wait()
+        """Hear what agents report, until cancelled."""
+        # Until Nodes are known, any name may be one.
+        await self.informers.nodes_listed.wait()
+        for kind, each in self.telemetry.listening.items():
+            await serving.until_taken_with_warnings(kind, functools.partial(each.arrange, bus), log="rescheduler")
+        async with asyncio.TaskGroup() as group:
+            for each in self.telemetry.listening.values():
+                group.create_task(each.run_forever(bus))
+            await serving.until_taken_with_warnings(
+                "stored advertisements", lambda: self._recall(bus), log="rescheduler"
+            )
 
     async def _recall(self, bus: Bus) -> None:
         for subject, payload in await bus.latest_capacities():

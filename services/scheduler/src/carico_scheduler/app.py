@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from carico_core.domain import amounts
+from carico_core.runtime.bus import listening, serving
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus import serving
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
@@ -21,7 +21,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.engine import engine
 from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.extender import service
-from carico_scheduler.intake import handover, informers, listening
+from carico_scheduler.intake import handover, informers
 from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member

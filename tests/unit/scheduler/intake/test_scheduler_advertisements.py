@@ -105,4 +105,4 @@ def test_subjects_held_are_bounded() -> None:
     for number in range(50_003):
         taken.store(f"carico.v1.capacity.n{number}", b"{}", 0.0)
     assert len(taken) == 50_000
-    assert drops == {advertisements.TOO_MANY: 3}
+    assert drops == {"too_many": 3}

@@ -82,6 +82,7 @@ class Drop(enum.StrEnum):
     OLDER_BOOT = "older_boot"
     TOO_OLD = "too_old"
     TOO_MANY = "too_many"
+    FLOOD = "flood"
 
 
 class MessageError(CaricoError):

@@ -83,6 +83,15 @@ def traffic(node: str) -> str:
     return _TRAFFIC + names.to_token(node)
 
 
+def of_node(all_nodes: str, node: str) -> str:
+    """Return the subject of one node among those of all nodes. Raises `BadName`.
+
+    >>> of_node(USAGE_ALL, "node-1")
+    'carico.v1.usage.node-1'
+    """
+    return all_nodes.removesuffix("*") + names.to_token(node)
+
+
 def of_agent(node: str | None) -> tuple[str, ...]:
     """Return the subjects on which the agent of one node or of all (None) reports. Raises `BadName`."""
     token = "*" if node is None else names.to_token(node)

@@ -1,5 +1,6 @@
 """Keeps the cluster in step with the API: one list and watch for each collection."""
 
+import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable, Coroutine
@@ -39,6 +40,8 @@ class Informers:
         self._line = logs.get("rescheduler")
         self._parser = informer.Parser(lambda kind: metrics.bad_objects.labels(kind).inc(), self._line, clock=clock)
         self._into = into
+        # Whether it is known which Nodes there are.
+        self.nodes_listed = asyncio.Event()
         apps = "/apis/apps/v1"
         autoscalers = (
             "/apis/autoscaling/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler", objects.parse_autoscaler,
@@ -87,6 +90,8 @@ class Informers:
         match event:
             case kubes.Listed():
                 table.put_all(dict(each for each in event.objects if each is not None))
+                if table is self._into.nodes:
+                    self.nodes_listed.set()
             case kubes.Changed(type="DELETED"):
                 table.remove(_key(event.object["metadata"]))
             case kubes.Changed():

@@ -5,14 +5,16 @@ Loads are smoothed: a plan must rest on what lasts for minutes, not on the secon
 
 import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import errors, pod_telemetry
+from carico_core.runtime.bus import listening
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import freshness
+from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_rescheduler import instruments
 from carico_rescheduler.adapter import traffic
@@ -24,6 +26,11 @@ SMOOTHED_S = 30.0
 LOADS_S = 40.0
 # In this time, each agent that is heard has reported loads and traffic once.
 COMPLETE_S = 12.0
+# Advertisements of a node with 80 starts and ends of Pods a second. Each is decoded, also if its sender is no Node.
+ADVERTISED = listening.Allowance(most=2_000, of_strangers=500, window_s=10.0)
+# Of loads, and of traffic. A node reports either every 10 s; what has waited for a rescheduler that was frozen comes at
+# once.
+REPORTED = listening.Allowance(most=1_000, of_strangers=1_000, window_s=60.0)
 # A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
 _STEP_MOST_S = 30.0
 
@@ -70,6 +77,17 @@ class Telemetry:
         self._traffic = traffic.TrafficWindow()
         self._dropped: collections.Counter[tuple[str, str]] = collections.Counter()
         self._odd_line = logs.RateLimited(logs.get("telemetry"), clock=clock)
+        self.listening = {
+            kind: listening.Listening(
+                take, subject=subject, allowed=allowed, names=lambda: [name for _, name in into.nodes.found],
+                on_drop=functools.partial(self._drop, kind), clock=clock,
+            )
+            for kind, subject, allowed, take in (
+                ("capacity", subjects.CAPACITY_ALL, ADVERTISED, self.on_advertisement),
+                ("pods", subjects.PODS_ALL, REPORTED, self.on_loads),
+                ("traffic", subjects.TRAFFIC_ALL, REPORTED, self.on_traffic),
+            )
+        }  # fmt: skip
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in an advertisement that has just arrived."""

@@ -9,15 +9,16 @@ import contextlib
 import math
 from collections.abc import Callable
 
+from carico_core.runtime.bus import listening
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
-from carico_core.wire import freshness
+from carico_core.wire import freshness, subjects
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns
 from carico_scheduler.engine import held_room, starter
 from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.gangs import keeper
-from carico_scheduler.intake import advertisements, informers, listening
+from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.preempt import opportunistic, preemptor
 from carico_scheduler.report import conditions, explain, notices, reporter
@@ -34,6 +35,9 @@ BEAT_S = 1.0
 # than the 5 s for which an advertisement is used.
 DECODED_AT_ONCE = 32
 DECODED_WITHIN_S = 3.0
+# Advertisements of a node in a second. An agent publishes once a second and 5 ms after a Pod's start or end. What has
+# waited for a scheduler that was frozen comes all at once: this is a minute of 80 starts and ends a second.
+ALLOWED = listening.Allowance(most=5_000, of_strangers=5_000, window_s=1.0)
 # An advertisement is taken in after so long, together with those that have arrived meanwhile.
 ARRIVED_S = 0.005
 # While at most this share of the places for binds is free, the next cycle is this far off, and places several Pods: a
@@ -62,8 +66,9 @@ class Engine:
         self.state = state.State(parts.policy, parts.rng)
         self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
         self.listening = listening.Listening(
-            self.on_advertisement, names=self.state.fleet.names, on_drop=self._on_drop, clock=parts.clock
-        )
+            self.on_advertisement, subject=subjects.CAPACITY_ALL, allowed=ALLOWED,
+            names=self.state.fleet.names, on_drop=self._on_drop, clock=parts.clock,
+        )  # fmt: skip
         notifier = notices.Notices(parts.events, after_s=parts.event_after_s)
         self._wake = asyncio.Event()
         # When the loop is to turn for advertisements that have arrived; None: none have since it last turned.

@@ -13,7 +13,6 @@ from carico_scheduler.state import node_state
 
 # Subjects kept between two drains: more than the largest cluster has nodes (Kubernetes supports 5,000).
 _PENDING_MAX = 50_000
-TOO_MANY = "too_many"
 # A message as it arrives.
 _P = TypeVar("_P")
 
@@ -42,7 +41,7 @@ class Newest(Generic[_P]):
     def store(self, subject: str, payload: _P, arrival_s: float) -> None:
         """Keep the newest message of a subject; `arrival_s` is monotonic."""
         if len(self._pending) >= _PENDING_MAX and subject not in self._pending:
-            self._on_drop(subject, TOO_MANY, f"more than {_PENDING_MAX} subjects")
+            self._on_drop(subject, errors.Drop.TOO_MANY, f"more than {_PENDING_MAX} subjects")
             return
         self._pending[subject] = (payload, arrival_s)
 
