@@ -37,7 +37,7 @@ test: install-dev ## every test that needs no system software (WORKERS= ARGS="te
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
 
 test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows fetching and starting them
-	@$(BIN)/python -m tests.tools.tiers system
+	@$(BIN)/python -m tests.tools.tiers system compose
 
 test-upstream: install-dev ## long tests, on demand
 	@$(BIN)/python -m tests.tools.tiers upstream

@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if shares or item.get_closest_marker("real_programs"):
             item.add_marker(pytest.mark.real_programs)
             item.add_marker(pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S))
-    items.sort(key=tiers.turn)
+    items.sort(key=lambda item: not tiers.is_long(item))
 
 
 @pytest.hookimpl(tryfirst=True)

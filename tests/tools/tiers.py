@@ -6,7 +6,7 @@ pytest-xdist, in which the tests of one file go to one worker, and so do all tes
 has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
 wants it. `serial` has what measures this machine, or fills it, and would fail when other tests run at the same time.
 `system` has two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no
-idle machine and may run next to `parallel`.
+idle machine and may run next to `parallel`. `compose` has those of docker-compose.yml, which have deadlines, alone.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -67,9 +67,8 @@ SHARED_PLANE = (
     "tests/integration/scheduler/test_scheduler_volumes.py", "tests/integration/services/test_autoscaler_rules.py",
     "tests/integration/services/test_recommender_real.py", "tests/integration/services/test_rescheduler_real.py",
 )  # fmt: skip
-# The last of `ENGINE`: it has a deadline from `docker compose up` on, which the first minutes of all tiers, with images
-# that are being built, leave no CPU for.
-COMPOSE = "tests/e2e/compose/"
+# A run of its own: it has deadlines from `docker compose up` on, of a dozen containers that start at once.
+COMPOSE = "tests/e2e/compose"
 # One worker has all of these, and the only Docker engine; the other one has kubelets of its own meanwhile.
 ENGINE = (
     "tests/integration/deploy/test_docker_engine.py",
@@ -77,7 +76,6 @@ ENGINE = (
         f"tests/e2e/kubernetes/test_e2e_{each}.py"
         for each in ("compose_kube", "callout", "images", "kubelets", "overlays", "parts", "rights")
     ),
-    COMPOSE,
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
@@ -88,7 +86,8 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "waiting": (*_QUICK, "tests", *(f"--ignore={path}" for path in (*COMPUTING, *SERIAL))),
     "computing": (*_QUICK, *COMPUTING),
     "serial": (*_QUICK, *SERIAL),
-    "system": (*_SYSTEM, *SYSTEM),
+    "system": (*_SYSTEM, *SYSTEM, f"--ignore={COMPOSE}"),
+    "compose": (*_SYSTEM, COMPOSE),
     "upstream": ("-m", "upstream"),
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
@@ -180,11 +179,9 @@ def refuse_another_plane(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.nodeid} shares the control plane: put its file into SHARED_PLANE")
 
 
-def turn(item: pytest.Item) -> int:
-    """Return when a test comes: 0 if its file is one of `LONG`, or of those of one worker; 1 for `COMPOSE`; else 2."""
-    if item.nodeid.startswith(COMPOSE):
-        return 1
-    return 0 if item.nodeid.startswith((*LONG, *SHARED_PLANE, *ENGINE)) else 2
+def is_long(item: pytest.Item) -> bool:
+    """Return whether a test's file is one of `LONG`, or of those of one worker, which are as long together."""
+    return item.nodeid.startswith((*LONG, *SHARED_PLANE, *ENGINE))
 
 
 class _Units(schedulers.LoadScopeScheduling):  # type: ignore[misc]
