@@ -110,9 +110,9 @@ class Site:
         """What the node sees as /var/lib/kubelet."""
         return self.folder / "data" / node.name / "kubelet"
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait until `holds`."""
-        waiting.until_now(holds, within_s=WITHIN_S, every_s=LOOK_EVERY_S, what=lambda: what)
+    def until(self, what: str, holds: Callable[[], bool], *, seen: Callable[[], object] = lambda: "") -> None:
+        """Wait until `holds`. `seen`: what a failure shows."""
+        waiting.until_now(holds, within_s=WITHIN_S, every_s=LOOK_EVERY_S, what=lambda: f"{what} {seen()}".rstrip())
 
     def audited(self) -> Iterator[Mapping[str, Any]]:
         """What the API server has logged of requests by CARICO's service accounts, and of all bindings.

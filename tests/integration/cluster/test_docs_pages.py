@@ -108,8 +108,8 @@ class Tour:
         }
         self.shell.environ = self.environ
 
-    async def run(self, command: str) -> str:
-        """The output of a command of a page, which must end well."""
+    async def run(self, command: str) -> tuple[int, str]:
+        """The exit code and the output of a command of a page."""
         command = command.replace(f"--name {WRITTEN}", f"--name {NAME}").replace(f"carico-{WRITTEN}", f"carico-{NAME}")
         if command.startswith("carico ") and NAME not in command:
             # The page leaves its cluster's name at the default.
@@ -123,18 +123,19 @@ class Tour:
         )  # fmt: skip
         async with asyncio.timeout(WITHIN_S):
             said, _ = await process.communicate()
-        assert process.returncode == 0, f"{command}\n{said.decode()}"
-        return said.decode()
+        assert process.returncode is not None
+        return process.returncode, said.decode()
 
     async def shown(self, command: str) -> tuple[str, list[str]]:
-        """Return a command's output and the expected texts that it lacks.
+        """Return a command's output and the expected texts that it lacks, and how it ended where that was not well.
 
         A command that only reads is repeated: on a slow machine the data arrives late.
         """
         end_s = time.monotonic() + (0.0 if any(part in command for part in DOING) else WITHIN_S)
         while True:
-            said = await self.run(command)
+            code, said = await self.run(command)
             missing = [text for text in expected(command) if text not in said]
+            missing += [f"exit code 0: it is {code}"] if code else []
             if not missing or time.monotonic() > end_s:
                 return said, missing
             await asyncio.sleep(carico_command.LOOK_EVERY_S)

@@ -15,7 +15,7 @@ from carico_recommender import classes, instruments
 from tests.unit.aggregator import test_aggregator_usage
 
 RULE = {"percentile": 0.9, "margin": 0.15}
-MANY = 1500
+MANY, NODES = 1500, 3
 usages = test_aggregator_usage
 
 
@@ -34,8 +34,19 @@ class Bus:
 
 def answer(question: bytes) -> bytes:
     """The answer of an aggregator that has learnt many classes."""
-    found = {f"ReplicaSet/shop/web-{number}": usages.used(pods=8, seconds=100.0) for number in range(MANY)}
-    known = usages.known_of(usages.of_classes("node-1", found))
+    # Of a single node fewer classes are kept.
+    known = usages.known_of(
+        *(
+            usages.of_classes(
+                f"node-{node}",
+                {
+                    f"ReplicaSet/shop/web-{number}": usages.used(pods=8, seconds=100.0)
+                    for number in range(node, MANY, NODES)
+                },
+            )
+            for node in range(NODES)
+        )
+    )
     return recommendations.answer(known, {}, question, usages.NOW_NS + 3600 * 10**9)
 
 
