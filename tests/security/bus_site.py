@@ -86,7 +86,7 @@ class StaticBus:
     def __init__(self, root: pathlib.Path, *, nodes: Sequence[str] = NODES) -> None:
         self.keys = key_folder.KeyFolder(root / "keys")
         config = arrangements.static(self.keys, nodes=nodes, tls=None).config
-        self.nats = nats_server.NatsServer(root / "nats", extra=config)
+        self.nats = nats_server.NatsServer(root / "nats", extra={**config, **raw_client.PATIENT})
         # Not started: other tests are of a server without it.
         self.auth = security_site.Auth(
             root / "auth.log", "--bus-url", self.nats.url, "--bus-nkey", str(self.keys.path("auth")),
@@ -122,7 +122,7 @@ class CalloutBus:
     kind = KIND_CALLOUT
 
     def __init__(self, root: pathlib.Path) -> None:
-        self.site = security_site.Site(root, replicas=1)
+        self.site = security_site.Site(root, replicas=1, server=raw_client.PATIENT)
         self.nats = self.site.nats
         (self.auth,) = self.site.callouts
         self.tls = ssl.create_default_context(cafile=str(self.site.ca))

@@ -19,6 +19,9 @@ from tests.tools import waiting
 
 CRLF = b"\r\n"
 _READ_BYTES = 1 << 16
+# Of a server whose clients here are read only now and then: by default, who answers no PING for six minutes is
+# disconnected.
+PATIENT = {"ping_interval": "1h"}
 
 
 class Closed(Exception):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -114,7 +114,9 @@ class Site:
     def __init__(
         self, root: pathlib.Path, *,
         replicas: int = 2, callout_flags: Sequence[str] = (), tokens: real_tokens.RealTokens | None = None,
+        server: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        """`server`: more of its configuration."""
         self.root = root
         self.certificates = make_certificates(root / "tls", "127.0.0.1", "localhost")
         self.ca = self.certificates / "ca.crt"
@@ -135,7 +137,7 @@ class Site:
             "port": self.websocket_port,
             "tls": {k: config["tls"][k] for k in ("cert_file", "key_file")},
         }
-        self.nats = nats_server.NatsServer(root / "nats", extra={**config, "websocket": websocket})
+        self.nats = nats_server.NatsServer(root / "nats", extra={**config, "websocket": websocket, **(server or {})})
         flags = (
             "--bus-url", self.url, "--bus-tls-ca", str(self.ca), "--bus-nkey", str(root / "auth.nk"),
             "--issuer", str(root / "issuer.nk"), "--xkey", str(root / "xkey.nk"), "--kubeconfig", str(self.kubeconfig),

@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 SHOWN = 30
 # With a longer head, because of long names, each reason has a line of its own.
 _HEAD_MOST = 68
-_CLASSES = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
+_CLASSES = {"?": "(not measured yet)", "*": "(any class)"}
 
 
 def text(answer: Row, *, wide: bool = False) -> str:

@@ -8,7 +8,7 @@ from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 12
-_GENERAL = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
+_GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _CAPS = {"limit": "temporary limit", "pod_limit": "kubelet's Pod limit", "pods_per_core": "limit per core"}
 
 

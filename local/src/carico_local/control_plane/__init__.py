@@ -3,5 +3,5 @@
 commands       the command line of each program
 identity       users, kubeconfigs and tokens
 certificates   a certificate authority, by openssl
-standalone     a control plane by itself, for tests and benchmarks
+standalone     a control plane by itself: of compose's nodes, tests and benchmarks
 """

@@ -1,4 +1,4 @@
-"""A real control plane by itself, started and stopped by its caller: for tests and benchmarks.
+"""A real control plane by itself, started and stopped by its caller: compose's kubelet nodes, tests and benchmarks.
 
 `carico up --control-plane real` runs the same commands under its supervisor.
 """

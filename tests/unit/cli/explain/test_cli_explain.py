@@ -575,7 +575,7 @@ async def test_what_fits_is_reported_with_what_stops_it() -> None:
     text = fit_text.text(await ask.ask("capacity.fit", {}))
     assert text.startswith("A typical Pod: 8 more fit, on 1 of 2 nodes\n")
     assert "cpu: capacity 9.5 advertised, 1 reserved" in text
-    assert "limited by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
+    assert "limited by: cpu on 1, taint on 1" in text and "(any class)" in text
     assert_fits_a_terminal(text)
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
     assert "no node has measured its class yet" in unknown

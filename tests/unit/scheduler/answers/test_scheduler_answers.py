@@ -288,6 +288,25 @@ async def test_what_fits_of_a_class_without_measurements_is_stated_separately() 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"Job/default/a": 0.5, "?": 3.0, "*": 0.1}, ("?", 2)), ({"?": 3.0, "*": 0.1}, ("*", 60)),
+        ({"*": 0.1}, ("*", 60)), ({"?": 3.0}, ("?", 2)),
+    ],
+)  # fmt: skip
+async def test_a_new_class_costs_what_all_pods_do_only_where_classes_are_not_distinguished(
+    named: dict[str, float], expected: tuple[str, int]
+) -> None:
+    desk = answering.Desk()
+    costs = {name: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=1) for name, cost in named.items()}
+    desk.hear(headroom={"cpu": 6.0}, classes=costs, pods=1, capacity=12.0)
+    last = (await desk.ask("capacity.fit"))["kinds"][-1]
+    assert (last["class"], last["total"]) == expected
+    new = {"containers": [{"name": "main", "image": "new"}]}
+    assert (await desk.ask("capacity.fit", pod=new))["total"] == expected[1]
+
+
 async def test_where_no_node_advertises_and_requests_decide_answers_go_by_requests() -> None:
     rules = policy.Policy(fallback=policy.Fallback.REQUESTS)
     desk = answering.Desk(objects.make_node("node-0", pod_limit=3), rules=rules)
@@ -324,7 +343,7 @@ async def test_fit_does_not_keep_made_up_classes() -> None:
     desk.hear_cost("node-0", {"cpu": 4.0}, {"*": {"cpu": 1.0}})
     for index in range(20):
         await desk.ask("capacity.fit", pod={"containers": [{"name": "main", "image": f"image-{index}"}]})
-    assert set(desk.state.fleet._free) == {(messages.ANY_CLASS, 0.0)}
+    assert set(desk.state.fleet._free) == {(headroom.UNNAMED, 0.0)}
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,18 @@ def test_each_class_fits_by_its_own_cost(pod_class: str, fits: float) -> None:
     assert free_of(by_class(), reserved(0), pod_class) == fits
 
 
+def test_pods_whose_class_is_not_known_yet_say_nothing_of_a_class_that_is_new() -> None:
+    """A light `*` is measured where agents have heard of Pods later than they started; a new class may be heavy."""
+    said = by_class()
+    light = messages.ClassCapacity(cost_plus={"cpu": 0.1, "memory": 0.1}, pods=3)
+    assert said.classes is not None
+    found = said._replace(classes={**said.classes, messages.ANY_CLASS: light})
+    assert free_of(found, reserved(0), "Job/never seen") == 1.0
+    general = {messages.ANY_CLASS: light, messages.NEW_CLASS: said.classes[messages.NEW_CLASS]}
+    alike = said._replace(classes=general)
+    assert free_of(alike, reserved(0), "Job/never seen") == 80.0, "classes are not distinguished"
+
+
 def test_reserved_pods_take_what_their_own_class_costs() -> None:
     load = reservations.Load(placed=3, workloads=3, reserved=1, classes={"Job/b": 1})
     # cpu: (8 - 2) / 1, memory: (8 - 0) / 4

@@ -95,6 +95,21 @@ def test_replicas_of_the_extender_and_members_never_give_the_same_room_twice(see
     objects.run_fast(main())
 
 
+def test_replicas_that_are_asked_for_one_bind_at_the_same_time_both_say_that_the_pod_is_bound() -> None:
+    """As where kube-scheduler has stopped waiting for the first one, and asks again."""
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=4.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(READY_S)
+        desks, pod = [Desk(made, index) for index in range(2)], create(made, "kube")
+        assert await asyncio.gather(*(desk.bind(pod, "node-0") for desk in desks)) == ["", ""]
+        assert made.kube.binds == {pod["metadata"]["uid"]: 1}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_an_extender_counts_what_others_have_claimed_but_not_bound() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=1.0)

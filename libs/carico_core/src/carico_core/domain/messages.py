@@ -23,7 +23,7 @@ else:
     Array = Any
 
 SCHEMA_VERSION = 1
-# The one class of all Pods, if classes are not distinguished.
+# The one class of all Pods, if classes are not distinguished; else of the Pods whose class an agent does not know yet.
 ANY_CLASS = "*"
 # Stands for every class that the advertisement does not name: not measured yet.
 NEW_CLASS = "?"

@@ -180,8 +180,7 @@ class Telemetry:
 
     def _may_exist(self, node: str) -> bool:
         """Return whether the API shows such a Node; who has a key of all nodes can report of any number of names."""
-        known = self._into.nodes
-        return not known.is_listed or ("", node) in known.found
+        return ("", node) in self._into.nodes.found
 
     def _drop(self, kind: str, subject: str, reason: errors.Drop, why: str) -> None:
         self._metrics.drops.labels(kind, reason.value).inc()

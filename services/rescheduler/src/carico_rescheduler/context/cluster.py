@@ -19,20 +19,17 @@ class Table(Generic[T]):
     def __init__(self) -> None:
         self.found: dict[Key, T] = {}
         self.lacking: str | None = NOT_LISTED
-        # Whether it ever was.
-        self.is_listed = False
 
     def copied(self) -> "Table[T]":
         """Return a copy, which no event changes."""
         other: Table[T] = Table()
-        other.found, other.lacking, other.is_listed = dict(self.found), self.lacking, self.is_listed
+        other.found, other.lacking = dict(self.found), self.lacking
         return other
 
     def put_all(self, found: Mapping[Key, T]) -> None:
         """Take in a list of the whole collection."""
         self.found = dict(found)
         self.lacking = None
-        self.is_listed = True
 
     def put(self, key: Key, found: T) -> None:
         """Take in one object."""

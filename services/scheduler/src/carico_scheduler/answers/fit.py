@@ -20,7 +20,7 @@ from carico_scheduler.answers import kinds, questions, room
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.decide import scores as scoring
-from carico_scheduler.nodes import snapshot
+from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 
@@ -73,17 +73,21 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     for each in known.state.heard.values():
         for name, capacity in (each.advertisement.classes or {}).items():
             running[name] += capacity.pods
-    for general in (messages.ANY_CLASS, messages.NEW_CLASS):
+    for general in headroom.GENERAL:
         running.pop(general, None)
     found = []
-    for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
-        scores = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
+    for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), headroom.UNNAMED]:
+        scores = known.cycle.explain(known.view(now_s), _demand(known, name))
         free = scores.view.free(scores.demand.pod_class, scores.demand.ceiling_offset)[scores.values > scoring.REFUSED]
         total = int(np.maximum(np.floor(free - scores.view.policy.threshold + room.SLACK) + 1, 1).sum())
-        shown = name if known.is_named(name) else messages.NEW_CLASS
+        shown = name or known.general()
         stops = _stops_of_some(scores)
         found.append({"class": shown, "pods": running.get(name, 0), "total": total, "stopped_by": stops})
     return found
+
+
+def _demand(known: knowns.Known, pod_class: str) -> demands.Demand:
+    return kinds.kind(known, kinds.typical(pod_class or messages.ANY_CLASS), pod_class, pod_class).demand
 
 
 def _stops_of_some(scores: cycle_scores.Scores) -> str | None:

@@ -9,6 +9,7 @@ from carico_core.runtime.bus import serving
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
+from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
 
 WHAT_IF = "what-if"
@@ -37,8 +38,8 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
     if len(given) > 1:
         raise serving.BadQuestion(f"got {' and '.join(given)}, expected at most one of them")
     if not given:
-        found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
-        return dataclasses.replace(found, is_typical=True)
+        found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", headroom.UNNAMED)
+        return dataclasses.replace(found, pod_class=messages.ANY_CLASS, is_typical=True)
     if given == ["class"]:
         name = _class(known, questions.text_of(asked, "class"))
         return kind(known, typical(name), f"a Pod of class {name}", name)

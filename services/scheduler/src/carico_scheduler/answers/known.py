@@ -7,7 +7,7 @@ from carico_core.domain import messages
 from carico_scheduler.answers import history as histories
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns as queue_turns
-from carico_scheduler.nodes import snapshot
+from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.report import decisions
 from carico_scheduler.state import state
 
@@ -43,7 +43,7 @@ class Known:
         The free room of a class is cached between cycles and updated at each change: questions about invented classes
         must not add to that.
         """
-        return pod_class if self.is_named(pod_class) else messages.ANY_CLASS
+        return pod_class if self.is_named(pod_class) else headroom.UNNAMED
 
     def is_named(self, pod_class: str) -> bool:
         """Return True if some node names the class."""
@@ -51,7 +51,12 @@ class Known:
 
     def classes(self) -> set[str]:
         """Return every class that some node names."""
-        return {name for each in self._named() for name in each} - {messages.ANY_CLASS, messages.NEW_CLASS}
+        return {name for each in self._named() for name in each} - headroom.GENERAL
+
+    def general(self) -> str:
+        """Return the class that stands for those that no node names: one for all Pods, unless some node has others."""
+        is_one_for_all = self.is_named(messages.ANY_CLASS) and not self.classes()
+        return messages.ANY_CLASS if is_one_for_all else messages.NEW_CLASS
 
     def view(self, now_s: float) -> snapshot.Snapshot:
         """Return a snapshot of the fleet, valid until its next change."""

@@ -10,12 +10,12 @@ from carico_core.domain import decision, messages, names
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
 from carico_scheduler.decide import cycle_scores
-from carico_scheduler.nodes import snapshot
+from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import admission
 
 # A Pod without constraints or requests: what stops it, stops any Pod.
-_TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
+_TYPICAL = demands.Demand(pod_class=headroom.UNNAMED)
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
@@ -173,7 +173,8 @@ def _classes(row: snapshot.NodeRow, advertised: messages.Advertisement | None, l
         bounds = room.bounds(row, demands.Demand(pod_class=name))
         found.append(
             {
-                # "?": any unmeasured class; "*": all classes, if the agent keeps one cost for all.
+                # "?": any unmeasured class; "*": all classes, if the agent keeps one cost for all, else of Pods whose
+                # class it does not know yet.
                 "class": name,
                 "pods": each.pods,
                 "cost_plus": dict(each.cost_plus),

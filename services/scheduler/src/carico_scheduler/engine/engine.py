@@ -239,8 +239,7 @@ class Engine:
         return len(outcome.placed)
 
     def report(self) -> None:
-        """Note what is too old to decide by, report why Pods wait, for one round of them, and set the gauges."""
-        self.informers.note_ages()
+        """Report why Pods wait, for one round of them, and set the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
         view = self.state.fleet.snapshot(now_s)

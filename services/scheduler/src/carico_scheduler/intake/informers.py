@@ -3,6 +3,7 @@
 `ApiProbe` distinguishes an API that does not answer from a quiet one.
 """
 
+import asyncio
 import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
@@ -84,8 +85,13 @@ class Informers:
         return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return an endless coroutine per collection, by the collection's path."""
-        return {each.path: self._follow(each) for each in self._collections}
+        """Return an endless coroutine per collection, by the collection's path, and the one that notes their ages."""
+        return {each.path: self._follow(each) for each in self._collections} | {"ages": self._note_ages_forever()}
+
+    async def _note_ages_forever(self) -> None:
+        while True:
+            self.note_ages()
+            await asyncio.sleep(AGES_EVERY_S)
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""
@@ -98,7 +104,7 @@ class Informers:
         )  # fmt: skip
 
     def note_ages(self) -> None:
-        """Note which optional collections are too old to decide by, each `AGES_EVERY_S`, or more often.
+        """Note which optional collections are too old to decide by, or will be before the next look.
 
         Each watch may be of another API server.
         """
@@ -106,7 +112,6 @@ class Informers:
             age_s = self._freshness[each.path].age_s()
             if each.lacks is None or each.path not in self._served or age_s is None:
                 continue
-            # Until the next look it would become so.
             is_old = age_s > informer.STALE_S - AGES_EVERY_S
             if is_old is (each.path in self._old):
                 continue

@@ -20,9 +20,6 @@ from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.rules import policy as policies
 
-# Stands for all classes that no node names: each of thousands of waiting Jobs may be one, and each row of each would
-# take microseconds. A class on the bus is never empty.
-_UNNAMED = ""
 # How often the oldest of all ages is looked up again, which takes some 40 us at 10,000 nodes.
 _OLDEST_EACH_S = 1.0
 
@@ -175,7 +172,7 @@ class Fleet:
         since are computed again.
         """
         if pod_class not in self._named:
-            pod_class = _UNNAMED
+            pod_class = headroom.UNNAMED
         fill = functools.partial(self._fill_free, pod_class, offset)
         return self._free.answer((pod_class, offset), self._columns.count, nothing=-math.inf, fill=fill)
 
@@ -184,7 +181,7 @@ class Fleet:
     ) -> None:  # fmt: skip
         if len(slots) == len(values) and 0 < 2 * self._named[pod_class] <= len(values):
             # Few nodes name the class of a Job that runs.
-            values[:] = self.free(_UNNAMED, offset)
+            values[:] = self.free(headroom.UNNAMED, offset)
             slots = [slot for slot, offer in enumerate(self._offers) if pod_class in headroom.named(offer)]
         cores, size_bytes = self._columns.by_field["allocatable_cores"], self._columns.by_field["allocatable_bytes"]
         for slot in slots:

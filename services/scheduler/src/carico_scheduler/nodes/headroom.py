@@ -17,6 +17,11 @@ from carico_core.domain import messages
 # Maximum dimensions per node. Known are cpu, memory, disk, network, two for a GPU, and the paper's "pods".
 DIMENSIONS_MAX = 8
 UNLIMITED = math.inf
+# Classes that stand for others.
+GENERAL = frozenset({messages.ANY_CLASS, messages.NEW_CLASS})
+# Stands for all classes that no node names: each of thousands of waiting Jobs may be one, and each row of each would
+# take microseconds. A class on the bus is never empty.
+UNNAMED = ""
 # The only dimension of an advertisement that states just a capacity.
 PODS = "pods"
 Vector: TypeAlias = tuple[float, ...]
@@ -156,7 +161,9 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
     if not names:
         return Offer(dimensions=(PODS,), headroom=(advertisement.capacity,), costs={}, other=(1.0,))
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
-    other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
+    # Next to other classes, "*" has the Pods whose class the agent does not know yet: that says nothing of a new class.
+    one_for_all, new = costs.get(messages.ANY_CLASS), costs.get(messages.NEW_CLASS)
+    other = one_for_all if new is None or (one_for_all is not None and costs.keys() <= GENERAL) else new
     if other is None:
         # Without a general class: the largest cost of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))

@@ -11,7 +11,7 @@ return at once.
 import functools
 from collections.abc import Callable
 
-from carico_core.domain import cluster, messages
+from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -59,7 +59,7 @@ class Opportunistic:
             self._full_since_s.clear()
             return
         view = self._state.fleet.snapshot(now_s)
-        full = view.present & (view.free(messages.ANY_CLASS) < 0.0) & admission.are_believed(view)
+        full = view.present & (view.free(headroom.UNNAMED) < 0.0) & admission.are_believed(view)
         rows = [view.row(slot) for slot in full.nonzero()[0].tolist()]
         since_s = self._full_since_s
         self._full_since_s = {row.node.name: since_s.get(row.node.name, now_s) for row in rows if _is_full(row.room)}

@@ -148,7 +148,7 @@ class NodeState:
 
         def is_helped(demand: demands.Demand) -> bool:
             # Classes that the node does not name cost the same there: each of thousands of waiting Jobs may be one.
-            pod_class = demand.pod_class if demand.pod_class in named else ""
+            pod_class = demand.pod_class if demand.pod_class in named else headroom.UNNAMED
             if has_room(pod_class, demand.ceiling_offset) and row is not None and _may_take(row, demand):
                 return True
             return demand.is_baseline or (demand.is_limited_by_peers and is_freed(demand))
