@@ -264,7 +264,7 @@ async def _pods_ms(repetitions: int, *, node: str | None) -> float:
     node: on which they run; each frame then takes in the reports of a hundred nodes. None: they wait.
     """
     found = [_pod(number, node) for number in range(PODS)]
-    table = live_pods.PodTable()
+    table = live_pods.Pods()
     table.on_event(list_watch.Listed(objects=found, resource_version="1"))
     heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
     rng, seq = random.Random(0), 0

@@ -4,7 +4,7 @@
 - `reader`: follows bus and API, reconnects, and returns the picture
 - `capacity_list`: the nodes as the scheduler lists them
 - `signals`: messages of the bus; `services`: answers of services; `service_queries`: asks a service
-- `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job
+- `pods`: Pods of the API in the order in which they are shown, and counted by job
 - `loads`: what single Pods use, as agents report it
 - `object_events`: the newest Events about an object, however many there are
 - `ports`: the bus and the API as a reader needs them; `picture`: the records

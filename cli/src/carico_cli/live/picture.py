@@ -85,10 +85,10 @@ class Pod(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Pods of one job, by phase. `created`: creation time of its oldest Pod, as Kubernetes writes times."""
+    """Pods of one job, by phase. `created_s`: when its oldest Pod was created (Unix time), or -inf."""
 
     name: str
-    created: str
+    created_s: float
     pending: int
     starting: int
     running: int

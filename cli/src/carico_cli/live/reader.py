@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from carico_cli.live import addresses, capacity_list, job_counts, pods, ports, services, signals
+from carico_cli.live import addresses, capacity_list, pods, ports, services, signals
 from carico_cli.live import loads as live_loads
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
@@ -67,8 +67,7 @@ class Reader:
         self.loads = live_loads.Loads(
             clock=clock, lease_s=lease_s, on_drop=self._signals.drop, names=lambda: self._signals.node_names
         )
-        self._jobs = job_counts.JobCounts()
-        self._pods = pods.PodTable()
+        self._pods = pods.Pods()
         self._pods_age = list_watch.CopyAge(clock)
         self._bus: ports.Bus | None = None
         self._api: ports.Api | None = None
@@ -87,13 +86,13 @@ class Reader:
             pictures.Link(name="NATS", trouble=self._bus_words()),
             pictures.Link(
                 name="Kubernetes API",
-                trouble=self._api_trouble or self._jobs.why_not(self._clock.monotonic_s(), self._pods_age.age_s()),
+                trouble=self._api_trouble or self._pods.why_not(self._clock.monotonic_s(), self._pods_age.age_s()),
             ),
             pictures.Link(name="scheduler", trouble=self._scheduler_words() if self._is_connected else None),
         )
         names = self._signals.scheduler_names
         return self._signals.picture(
-            jobs=self._jobs.table(names), links=links, pods=self._pods.rows(names), loads=self.loads.now()
+            jobs=self._pods.jobs(names), links=links, pods=self._pods.rows(names), loads=self.loads.now()
         )
 
     def _scheduler_words(self) -> str | None:
@@ -298,12 +297,11 @@ class Reader:
     async def _follow_pods(self, api: ports.Api) -> None:
         """Watch the Pods: a message for each change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
-            self._jobs.asked_at_s = self._clock.monotonic_s()
+            self._pods.asked_at_s = self._clock.monotonic_s()
             self._pods_age = list_watch.CopyAge(self._clock)
             options = list_watch.FRESH_OPTIONS
             try:
-                async for event in api.mirror(job_counts.PODS_PATH, options=options, freshness=self._pods_age):
-                    self._jobs.on_event(event)
+                async for event in api.mirror(pods.PATH, options=options, freshness=self._pods_age):
                     self._pods.on_event(event)
                     if self._record is not None:
                         self._record.on_pods(event)
@@ -312,7 +310,7 @@ class Reader:
                         # Without the watch that would follow.
                         return
             except errors.CaricoError as error:
-                self._jobs.trouble = f"{error}; jobs are not shown"
+                self._pods.trouble = f"{error}; jobs are not shown"
                 self._settle(PODS)
             await asyncio.sleep(CONNECT_S)
 

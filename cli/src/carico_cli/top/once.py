@@ -1,5 +1,6 @@
 """One picture as plain ASCII text, or as JSON for scripts (docs/top.md)."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from carico_cli.output import formats
 from carico_cli.top.words import pod_words
 from carico_core.domain import amounts, decision, messages
 from carico_core.domain import names as domain_names
+from carico_core.wire.kubernetes import instants
 
 SCHEMA_VERSION = 1
 DECISIONS_SHOWN = 10
@@ -175,8 +177,9 @@ def _classes(found: Mapping[str, messages.ClassCapacity]) -> dict[str, Any]:
 
 
 def _job(job: pictures.Job) -> dict[str, Any]:
+    created = "" if math.isinf(job.created_s) else instants.format_time(round(job.created_s * 1e9))
     return {
-        "name": job.name, "created": job.created, "pods": job.pods, "pending": job.pending, "starting": job.starting,
+        "name": job.name, "created": created, "pods": job.pods, "pending": job.pending, "starting": job.starting,
         "running": job.running, "succeeded": job.succeeded, "failed": job.failed,
     }  # fmt: skip
 

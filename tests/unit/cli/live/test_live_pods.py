@@ -7,10 +7,11 @@ import pytest
 
 from carico_cli.live import picture as pictures
 from carico_cli.live import pods, signals
-from carico_core.domain import decision
+from carico_core.domain import decision, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_local.jobs import job_labels
 from tests.unit.cli import fake_cluster
 
 NAMES = frozenset({"carico"})
@@ -24,8 +25,8 @@ def pod(name: str, *, created: str = "10:00:00", priority: int = 0, **changed: A
     return found
 
 
-def listed(*objects: dict[str, Any]) -> pods.PodTable:
-    table = pods.PodTable()
+def listed(*objects: dict[str, Any]) -> pods.Pods:
+    table = pods.Pods()
     table.on_event(list_watch.Listed(objects=list(objects), resource_version="1"))
     return table
 
@@ -130,3 +131,37 @@ def test_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_order_of_states_is_that_of_the_enum() -> None:
     assert next(iter(pictures.PodState)) is pictures.PodState.WAITING
+
+
+def test_jobs_are_counted_by_where_their_pods_are() -> None:
+    found = pods.Pods()
+    made = [
+        fake_cluster.pod("a", phase="Pending", node=None), fake_cluster.pod("b", phase="Pending"),
+        fake_cluster.pod("c"), fake_cluster.pod("d", phase="Succeeded"), fake_cluster.pod("e", phase="Failed"),
+        fake_cluster.pod("f", job=None),
+    ]  # fmt: skip
+    foreign = fake_cluster.pod("g")
+    foreign["spec"]["schedulerName"] = "default-scheduler"
+    found.on_event(list_watch.Listed(objects=[*made, foreign], resource_version="1"))
+    first, last = found.jobs({"carico"})
+    assert (first.name, first.pending, first.starting, first.running, first.succeeded, first.failed) == (
+        "hello", 1, 1, 1, 1, 1,
+    )  # fmt: skip
+    assert (first.pods, first.ended) == (5, 2)
+    assert (last.name, last.running) == (job_labels.OTHERS, 1)
+    assert found.jobs({"carico", "default-scheduler"})[0].running == 2
+    found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
+    assert found.jobs({"carico"})[0].succeeded == 2
+    for name in "abcdefg":
+        found.on_event(list_watch.Changed(type="DELETED", object=fake_cluster.pod(name)))
+    assert found.jobs({"carico"}) == ()
+
+
+def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
+    found = pods.Pods()
+    found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+    found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
+    assert found.trouble is not None
+    assert len(found.jobs({"carico"})) == 1
+    found.on_event(list_watch.Listed(objects=[], resource_version="2"))
+    assert found.trouble is None

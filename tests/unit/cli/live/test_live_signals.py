@@ -3,13 +3,11 @@
 import orjson
 import pytest
 
-from carico_cli.live import capacity_list, job_counts, node_answers, services, signals
+from carico_cli.live import capacity_list, node_answers, services, signals
 from carico_core.domain import decision, errors
-from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_local.jobs import job_labels
 from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
 
@@ -157,40 +155,6 @@ def test_messages_a_second_are_counted(heard: signals.Signals, clock: clocks.Fak
         say(heard, clock, seq=seq)
     clock.advance(2.0)
     assert heard.picture(jobs=(), links=()).heard_per_s == pytest.approx(10.0)
-
-
-def test_jobs_are_counted_by_where_their_pods_are() -> None:
-    found = job_counts.JobCounts()
-    pods = [
-        fake_cluster.pod("a", phase="Pending", node=None), fake_cluster.pod("b", phase="Pending"),
-        fake_cluster.pod("c"), fake_cluster.pod("d", phase="Succeeded"), fake_cluster.pod("e", phase="Failed"),
-        fake_cluster.pod("f", job=None),
-    ]  # fmt: skip
-    foreign = fake_cluster.pod("g")
-    foreign["spec"]["schedulerName"] = "default-scheduler"
-    found.on_event(list_watch.Listed(objects=[*pods, foreign], resource_version="1"))
-    first, last = found.table({"carico"})
-    assert (first.name, first.pending, first.starting, first.running, first.succeeded, first.failed) == (
-        "hello", 1, 1, 1, 1, 1,
-    )  # fmt: skip
-    assert (first.pods, first.ended) == (5, 2)
-    assert (last.name, last.running) == (job_labels.OTHERS, 1)
-    assert found.table({"carico", "default-scheduler"})[0].running == 2
-    found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
-    assert found.table({"carico"})[0].succeeded == 2
-    for name in "abcdefg":
-        found.on_event(list_watch.Changed(type="DELETED", object=fake_cluster.pod(name)))
-    assert found.table({"carico"}) == ()
-
-
-def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
-    found = job_counts.JobCounts()
-    found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
-    found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
-    assert found.trouble is not None
-    assert len(found.table({"carico"})) == 1
-    found.on_event(list_watch.Listed(objects=[], resource_version="2"))
-    assert found.trouble is None
 
 
 def test_a_services_statistics_are_read_and_what_is_none_of_ours_is_left_out() -> None:

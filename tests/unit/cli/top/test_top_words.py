@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -227,7 +228,7 @@ def test_long_names_give_way_to_numbers(width: int) -> None:
     assert said.endswith(", room for 2.1, waited 61.5 s")
     assert (LONG_POD in said, LONG_NODE in said) == (width == 200, width == 200)
     assert "-x2x7k" in said and "internal" in said
-    job = pictures.Job(name=name, created="", pending=1, starting=0, running=2, succeeded=3, failed=4)
+    job = pictures.Job(name=name, created_s=-math.inf, pending=1, starting=0, running=2, succeeded=3, failed=4)
     (line,) = panels.jobs(picture(jobs=(job,)), width)
     assert (name in spans.plain(line)) == (width == 200)
     assert "pending 1  starting 0  running 2" in spans.plain(line)[: 80 if width == 80 else 200]
@@ -437,7 +438,7 @@ def test_the_schema_is_documented_to_the_last_field() -> None:
     service = pictures.Service(
         name="x", instance="y", version="", answered_s=0.1, requests=1, errors=0, last_error="", processing_s=None
     )
-    job = pictures.Job(name="j", created="", pending=0, starting=0, running=1, succeeded=0, failed=0)
+    job = pictures.Job(name="j", created_s=-math.inf, pending=0, starting=0, running=1, succeeded=0, failed=0)
     model = pictures.Model(replica="r", contributors=1, age_s=0.0, magnitude={"cpu": 0.5})
     seen = once.as_json(
         picture(
