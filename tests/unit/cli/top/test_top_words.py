@@ -311,6 +311,7 @@ def test_the_picture_once_waits_until_agents_have_said_what_pods_use(
 
     monkeypatch.setattr("carico_cli.live.reader.Reader", reader)
     monkeypatch.setattr(command, "_listen", listen)
+    monkeypatch.setattr(command, "LOADS_MOST_S", waiting.WAIT_S)
     assert pods() == (None, None)
     (found,), subject = pods("--pods")
     assert (found["uses"]["cores"], subject) == (0.5024, subjects.PODS_ALL)
