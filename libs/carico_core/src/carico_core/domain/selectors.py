@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-af
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 IN = "In"
@@ -91,6 +91,14 @@ NodeTerms: TypeAlias = tuple[NodeTerm, ...]
 def any_matches(terms: NodeTerms, name: str, labels: Mapping[str, str]) -> bool:
     """Return whether a node with this name and these labels meets one of the terms."""
     return any(term.matches(name, labels) for term in terms)
+
+
+def chooses(
+    selector: Iterable[tuple[str, str]], terms: NodeTerms | None, *, name: str, labels: Mapping[str, str]
+) -> bool:  # fmt: skip
+    """Return whether a node has the labels of a nodeSelector and meets the terms of required node affinity, if any."""
+    has_labels = all(labels.get(key) == value for key, value in selector)
+    return has_labels and (terms is None or any_matches(terms, name, labels))
 
 
 def _names(requirement: Requirement, name: str) -> bool:

@@ -217,11 +217,8 @@ def _accepts(
     node: kubernetes.Node, selector: tuple[tuple[str, str], ...], tolerations: tuple[kubernetes.Toleration, ...],
     terms: selectors.NodeTerms | None,
 ) -> bool:  # fmt: skip
-    return (
-        all(node.labels.get(key) == value for key, value in selector)
-        and kubernetes.refusing_taint(node, tolerations) is None
-        and (terms is None or selectors.any_matches(terms, node.name, node.labels))
-    )
+    is_chosen = selectors.chooses(selector, terms, name=node.name, labels=node.labels)
+    return is_chosen and kubernetes.refusing_taint(node, tolerations) is None
 
 
 def _apart(

@@ -186,8 +186,5 @@ def _may_take(row: snapshot.NodeRow, demand: demands.Demand) -> bool:
     A tenant may have thousands of Pods that no node takes: to try each on every node whenever a Pod ends takes seconds.
     """
     terms = None if demand.constraints is None else demand.constraints.node_terms
-    return (
-        all(row.node.labels.get(key) == value for key, value in demand.node_selector)
-        and (terms is None or selectors.any_matches(terms, row.node.name, row.node.labels))
-        and bool(_REQUESTS.passes(row, demand))
-    )
+    is_chosen = selectors.chooses(demand.node_selector, terms, name=row.node.name, labels=row.node.labels)
+    return is_chosen and bool(_REQUESTS.passes(row, demand))
