@@ -200,7 +200,7 @@ class Reader:
         else:
             works.append(self._follow_pods(api))
         try:
-            async with asyncio.TaskGroup() as group:
+            async with tasks.Group() as group:
                 for work in works:
                     group.create_task(work)
         except ExceptionGroup as failed:
@@ -227,7 +227,7 @@ class Reader:
             subjects.MEMBER_ALL: self._signals.on_heartbeat,
         }  # fmt: skip
         # At once: each waits until the server knows of it.
-        async with asyncio.TaskGroup() as group:
+        async with tasks.Group() as group:
             for subject, take in handlers.items():
                 group.create_task(self._until_done(functools.partial(bus.subscribe, subject, take)))
         while True:

@@ -153,7 +153,7 @@ async def _run(chosen: PlayedNodesSettings, clock: clocks.Clock, ready: list[boo
             kept = agents.Agents(nodes.names(chosen.nodes), capacity=chosen.cores * chosen.pods_per_core)
             played = PlayedAgents(kept, bus, clock=clock, boot=clocks.boot_id(clock))
             ready.append(True)
-            async with asyncio.TaskGroup() as group:
+            async with tasks.Group() as group:
                 for name, work in {
                     "follow": played.follow(client), "changes": played.publish_changes(), "all": played.publish_all(),
                 }.items():  # fmt: skip

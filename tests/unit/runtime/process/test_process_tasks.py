@@ -8,6 +8,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import tasks
+from tests.tools import waiting
 
 
 def test_a_main_that_ends_is_zero() -> None:
@@ -106,6 +107,33 @@ async def test_until_ends_all_where_one_fails() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await tasks.until(tasks.Stop(), good=asyncio.Event().wait(), bad=bad())
     assert caught.value.exceptions[0].__notes__ == ["in task bad"]
+
+
+async def test_a_group_loses_no_cancellation_to_a_child_that_fails_at_the_same_time() -> None:
+    """Who catches what a group raises, and goes on, would never end."""
+    ended: list[str] = []
+
+    async def go_on() -> None:
+        while True:
+            try:
+                async with tasks.Group() as group:
+                    group.create_task(fail())
+                    await asyncio.Event().wait()
+            except* errors.BusError:
+                ended.append("failed")
+            await asyncio.sleep(0)
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        if ended:
+            going.cancel()
+        raise errors.BusError("away")
+
+    going = asyncio.ensure_future(go_on())
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(waiting.WAIT_S):
+            await going
+    assert ended == ["failed"]
 
 
 async def test_stop_sleep_says_which_came_first() -> None:

@@ -5,8 +5,9 @@ import contextlib
 import signal
 import sys
 import traceback
+import types
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
@@ -123,6 +124,35 @@ def report(error: BaseException, *, program: str) -> int:
     return EXIT_FAILED
 
 
+class Group(asyncio.TaskGroup):
+    """A TaskGroup for a task that goes on after errors: it loses no cancellation.
+
+    Before Python 3.13, asyncio's own raises only the errors of its children where one failed as the task was cancelled.
+    Who goes on after those is never cancelled.
+    """
+
+    async def __aenter__(self) -> Self:
+        """See `asyncio.TaskGroup`."""
+        self._before = self._cancellations()
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        """See `asyncio.TaskGroup`. Raises `CancelledError` in place of errors if the task was cancelled."""
+        try:
+            await super().__aexit__(kind, error, trace)
+        except BaseExceptionGroup as failed:
+            if self._cancellations() > self._before:
+                raise asyncio.CancelledError from failed
+            raise
+
+    @staticmethod
+    def _cancellations() -> int:
+        task = asyncio.current_task()
+        return 0 if task is None else task.cancelling()
+
+
 async def forever(name: str, work: Awaitable[object]) -> None:
     """Run `work` for ever. Raises `TaskEnded` where it returns, and what it raises with the task's name as a note."""
     try:
@@ -152,7 +182,7 @@ async def until(stop: Stop, **works: Awaitable[object]) -> None:
 
     A task that returns or raises ends them all: its error is raised in an ExceptionGroup.
     """
-    async with asyncio.TaskGroup() as group:
+    async with Group() as group:
         children = [group.create_task(forever(name, work), name=name) for name, work in works.items()]
         waiter = group.create_task(stop.wait(), name="stop")
         await waiter
