@@ -117,8 +117,9 @@ async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stag
     # One stop for Tab, as radio buttons are: the next is the map.
     await page.keyboard.press("Tab")
     await expect(page.locator("#map")).to_be_focused()
-    await page.keyboard.press("p")
     row = page.locator("#flow-list button").first
+    await expect(row).to_be_attached(timeout=WITHIN_MS)
+    await page.keyboard.press("p")
     await row.focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#panel")).to_be_focused()
@@ -376,9 +377,11 @@ async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage:
 async def test_no_number_stands_bare(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/node-3")
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
+    decided = page.locator("#flow-list button").first
+    await expect(decided).to_be_attached(timeout=WITHIN_MS)
     # What moves with each decision is never still for a click where frames are slow.
     await page.keyboard.press("p")
-    await page.locator("#flow-list button").first.click()
+    await decided.click()
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
     words = await page.locator("body").inner_text()
     # As programs write numbers: 1.015e+09, 0.30000000000000004, 433000000.
@@ -399,8 +402,11 @@ async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_sit
 
 async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
+    found = page.locator('#flow-list [data-outcome="unschedulable"] button').first
+    # The list that is paused need not have one yet.
+    await expect(found).to_be_visible(timeout=WITHIN_MS)
     await page.keyboard.press("p")
-    await page.locator('#flow-list [data-outcome="unschedulable"] button').first.click()
+    await found.click()
     panel = page.locator("#panel")
     await expect(panel).to_contain_text("0/60 nodes fit: 60 at capacity")
     await expect(panel).to_contain_text("Refused: 60 by capacity.")
