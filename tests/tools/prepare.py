@@ -1,12 +1,13 @@
-"""Fetch and build what tests of processes need while checks and unit tests run: programs, packages, wheels, images.
+"""Fetch and build what tests of processes need while others run: `programs` (packages and wheels, too), or `images`.
 
 No test depends on it: a test that needs a part builds it where it is missing. So a failure is reported by the test.
 """
 
+import argparse
 import functools
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -27,15 +28,16 @@ BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
 def main() -> None:
-    """Prepare all parts, with a line for each that failed. Its engine ends with it, also on SIGTERM."""
+    """Prepare what is asked for, with a line for each part that failed. Its engine ends with it, also on SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=STEPS)
+    asked: list[str] = parser.parse_args().parts
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if debian.allowed() is not None:
         return
-    _attempt(_packages)
-    for names in PROGRAMS:
-        _attempt(functools.partial(_programs, names))
-    _attempt(_images)
-    _attempt(_image_of_kube)
+    for name in asked:
+        for step in STEPS[name]:
+            _attempt(step)
 
 
 def _attempt(step: Callable[[], object]) -> None:
@@ -68,6 +70,11 @@ def _image_of_kube() -> None:
     with docker_engine.running() as found:
         images.build_kube(found, {name: program.path for name, program in found_programs.items()})
 
+
+STEPS: Mapping[str, Sequence[Callable[[], None]]] = {
+    "programs": (_packages, *(functools.partial(_programs, names) for names in PROGRAMS)),
+    "images": (_images, _image_of_kube),
+}
 
 if __name__ == "__main__":
     main()
