@@ -229,9 +229,10 @@ def test_a_signal_to_ci_alone_ends_the_tier_that_runs_before_its_folder_goes(
     log = tmp_path / "log"
 
     def is_waited_for() -> bool:
-        # What it has just started may be ahead of it: a shell that does not know its job yet cannot end that.
-        state = pathlib.Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return log.exists() and state == "S"
+        # What it has just started may be ahead of it: a shell that does not know its job yet cannot end that. By then
+        # it sleeps.
+        stat = pathlib.Path(f"/proc/{started.pid}/stat")
+        return log.exists() and stat.read_text().rpartition(")")[2].split()[0] == "S"
 
     try:
         waiting.until_now(is_waited_for, within_s=WITHIN_S)

@@ -152,7 +152,7 @@ class Reader:
                 async with contextlib.AsyncExitStack() as stack:
                     async with asyncio.timeout(CONNECT_S):
                         bus, api = await stack.enter_async_context(self._connect(address))
-                    await self._follow(bus, api, address)
+                    await tasks.apart(self._follow(bus, api, address))
             except TimeoutError:
                 self._bus_trouble = f"{self._url} does not answer"
             except errors.CaricoError as error:
@@ -200,7 +200,7 @@ class Reader:
         else:
             works.append(self._follow_pods(api))
         try:
-            async with tasks.Group() as group:
+            async with asyncio.TaskGroup() as group:
                 for work in works:
                     group.create_task(work)
         except ExceptionGroup as failed:
@@ -227,7 +227,7 @@ class Reader:
             subjects.MEMBER_ALL: self._signals.on_heartbeat,
         }  # fmt: skip
         # At once: each waits until the server knows of it.
-        async with tasks.Group() as group:
+        async with asyncio.TaskGroup() as group:
             for subject, take in handlers.items():
                 group.create_task(self._until_done(functools.partial(bus.subscribe, subject, take)))
         while True:

@@ -1,10 +1,10 @@
 """The Node objects of a fleet."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime.process import tasks
 from carico_local.control_plane import commands
 
 NODES_PATH = "/api/v1/nodes"
@@ -58,7 +58,7 @@ async def create(api: Api, count: int, *, cores: int, pods: int) -> int:
             except errors.Conflict:
                 continue
 
-    async with tasks.Group() as group:
+    async with asyncio.TaskGroup() as group:
         for _ in range(min(IN_FLIGHT, count)):
             group.create_task(work())
     return created

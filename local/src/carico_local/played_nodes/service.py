@@ -153,7 +153,7 @@ async def _run(chosen: PlayedNodesSettings, clock: clocks.Clock, ready: list[boo
             kept = agents.Agents(nodes.names(chosen.nodes), capacity=chosen.cores * chosen.pods_per_core)
             played = PlayedAgents(kept, bus, clock=clock, boot=clocks.boot_id(clock))
             ready.append(True)
-            async with tasks.Group() as group:
+            async with asyncio.TaskGroup() as group:
                 for name, work in {
                     "follow": played.follow(client), "changes": played.publish_changes(), "all": played.publish_all(),
                 }.items():  # fmt: skip
@@ -168,7 +168,7 @@ async def _create(client: api_client.KubeClient, chosen: PlayedNodesSettings) ->
     created: int | None = None
     while created is None:
         try:
-            created = await nodes.create(client, chosen.nodes, cores=chosen.cores, pods=chosen.pods)
+            created = await tasks.apart(nodes.create(client, chosen.nodes, cores=chosen.cores, pods=chosen.pods))
         except* errors.ApiUnavailable as failed:
             _log.info("waiting_for_api", why=str(failed.exceptions[0]))
             await asyncio.sleep(API_AGAIN_S)

@@ -8,7 +8,7 @@ import pytest
 
 from carico_scheduler.gangs import gang
 from carico_scheduler.nodes import snapshot
-from carico_scheduler.preempt import nominations, search, victims
+from carico_scheduler.preempt import nominations, preemptor, search, victims
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.gangs import gang_world
 
@@ -270,7 +270,10 @@ def test_a_search_that_is_over_in_one_zone_goes_on_in_another(monkeypatch: pytes
         examined: list[int] = []
         # None of the nodes gives way.
         monkeypatch.setattr(made.engines[0].preemptor._search, "on_slot", lambda slot, *of: examined.append(slot))
-        await asyncio.sleep(4.0)
+        async with asyncio.timeout(60.0):
+            while len(examined) < 3:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(preemptor.AGAIN_S - 1.0)
         assert sorted(examined) == [0, 1, 2], "each once, until the next search"
         await made.stop()
 

@@ -105,7 +105,7 @@ def test_pods_whose_class_is_not_known_yet_say_nothing_of_a_class_that_is_new() 
     assert free_of(found, reserved(0), "Job/never seen") == 1.0
     general = {messages.ANY_CLASS: light, messages.NEW_CLASS: said.classes[messages.NEW_CLASS]}
     alike = said._replace(classes=general)
-    assert free_of(alike, reserved(0), "Job/never seen") == 80.0, "classes are not distinguished"
+    assert free_of(alike, reserved(0), "Job/never seen") == 64.0, "classes are not distinguished: the limit per core"
 
 
 def test_reserved_pods_take_what_their_own_class_costs() -> None:

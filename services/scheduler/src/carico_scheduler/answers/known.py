@@ -54,8 +54,10 @@ class Known:
         return {name for each in self._named() for name in each} - headroom.GENERAL
 
     def general(self) -> str:
-        """Return the class that stands for those that no node names: one for all Pods, unless some node has others."""
-        is_one_for_all = self.is_named(messages.ANY_CLASS) and not self.classes()
+        """Return the class that stands for those that no node names (`headroom.offer_of`)."""
+        is_one_for_all = self.is_named(messages.ANY_CLASS) and not (
+            self.is_named(messages.NEW_CLASS) and self.classes()
+        )
         return messages.ANY_CLASS if is_one_for_all else messages.NEW_CLASS
 
     def view(self, now_s: float) -> snapshot.Snapshot:

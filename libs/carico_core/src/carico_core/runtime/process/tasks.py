@@ -5,9 +5,8 @@ import contextlib
 import signal
 import sys
 import traceback
-import types
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
@@ -124,35 +123,6 @@ def report(error: BaseException, *, program: str) -> int:
     return EXIT_FAILED
 
 
-class Group(asyncio.TaskGroup):
-    """A TaskGroup for a task that goes on after errors: it loses no cancellation.
-
-    Before Python 3.13, asyncio's own raises only the errors of its children where one failed as the task was cancelled.
-    Who goes on after those is never cancelled.
-    """
-
-    async def __aenter__(self) -> Self:
-        """See `asyncio.TaskGroup`."""
-        self._before = self._cancellations()
-        return await super().__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
-    ) -> None:
-        """See `asyncio.TaskGroup`. Raises `CancelledError` in place of errors if the task was cancelled."""
-        try:
-            await super().__aexit__(kind, error, trace)
-        except BaseExceptionGroup as failed:
-            if self._cancellations() > self._before:
-                raise asyncio.CancelledError from failed
-            raise
-
-    @staticmethod
-    def _cancellations() -> int:
-        task = asyncio.current_task()
-        return 0 if task is None else task.cancelling()
-
-
 async def forever(name: str, work: Awaitable[object]) -> None:
     """Run `work` for ever. Raises `TaskEnded` where it returns, and what it raises with the task's name as a note."""
     try:
@@ -177,12 +147,28 @@ async def unless(stop: Stop, work: Awaitable[_Result]) -> _Result | None:
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
+async def apart(work: Awaitable[_Result]) -> _Result:
+    """Return the result of `work`, which runs in a task of its own: for who goes on after what it raises.
+
+    Before Python 3.13, a TaskGroup raises only the errors of its children where one failed as its task was cancelled.
+    Who catches those in the same task, and goes on, has lost the cancellation, and never ends.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([working])
+        return working.result()
+    finally:
+        # Also if this task itself is cancelled.
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
 async def until(stop: Stop, **works: Awaitable[object]) -> None:
     """Run all tasks (named by their keywords) until `stop` is set; then cancel them and wait for their end.
 
     A task that returns or raises ends them all: its error is raised in an ExceptionGroup.
     """
-    async with Group() as group:
+    async with asyncio.TaskGroup() as group:
         children = [group.create_task(forever(name, work), name=name) for name, work in works.items()]
         waiter = group.create_task(stop.wait(), name="stop")
         await waiter
