@@ -34,6 +34,12 @@ async def opened(page: browsers.Page, stage: web_site.Stage, fragment: str = "")
     await expect(page.locator("#sum-nodes")).to_have_text(str(len(stage.fleet.nodes)), timeout=WITHIN_MS)
 
 
+async def paused_at(page: browsers.Page, found: browsers.Locator) -> None:
+    """The page, paused once it shows this, which it need not do at first."""
+    await expect(found).to_be_visible(timeout=WITHIN_MS)
+    await page.keyboard.press("p")
+
+
 async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Page, stage: web_site.Stage) -> None:
     asked: list[str] = []
     sockets: list[str] = []
@@ -118,8 +124,7 @@ async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stag
     await page.keyboard.press("Tab")
     await expect(page.locator("#map")).to_be_focused()
     row = page.locator("#flow-list button").first
-    await expect(row).to_be_attached(timeout=WITHIN_MS)
-    await page.keyboard.press("p")
+    await paused_at(page, row)
     await row.focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#panel")).to_be_focused()
@@ -378,9 +383,8 @@ async def test_no_number_stands_bare(page: browsers.Page, stage: web_site.Stage)
     await opened(page, stage, "#node/node-3")
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
     decided = page.locator("#flow-list button").first
-    await expect(decided).to_be_attached(timeout=WITHIN_MS)
     # What moves with each decision is never still for a click where frames are slow.
-    await page.keyboard.press("p")
+    await paused_at(page, decided)
     await decided.click()
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
     words = await page.locator("body").inner_text()
@@ -403,9 +407,7 @@ async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_sit
 async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     found = page.locator('#flow-list [data-outcome="unschedulable"] button').first
-    # The list that is paused need not have one yet.
-    await expect(found).to_be_visible(timeout=WITHIN_MS)
-    await page.keyboard.press("p")
+    await paused_at(page, found)
     await found.click()
     panel = page.locator("#panel")
     await expect(panel).to_contain_text("0/60 nodes fit: 60 at capacity")

@@ -10,7 +10,6 @@ Row = Mapping[str, Any]
 SHOWN = 30
 # With a longer head, because of long names, each reason has a line of its own.
 _HEAD_MOST = 68
-_CLASSES = {"?": "(not measured yet)", "*": "(any class)"}
 
 
 def text(answer: Row, *, wide: bool = False) -> str:
@@ -42,7 +41,7 @@ def _kinds(kinds: Sequence[Row]) -> list[str]:
     """Return how many of each class fit; the scheduler sends them where no kind was asked for."""
     rows = [
         (
-            _CLASSES.get(each["class"]) or str(each["class"]),
+            words.class_name(str(each["class"])),
             str(each["pods"]),
             str(each["total"]),
             each["stopped_by"] or "-",

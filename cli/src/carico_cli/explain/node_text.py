@@ -8,7 +8,6 @@ from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 12
-_GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _CAPS = {"limit": "temporary limit", "pod_limit": "kubelet's Pod limit", "pods_per_core": "limit per core"}
 
 
@@ -112,7 +111,7 @@ def _whole(pods: float) -> str:
 def _of_classes(answer: Row, shown: int | None) -> list[str]:
     rows = [
         (
-            _GENERAL.get(each["class"]) or str(each["class"]),
+            words.class_name(str(each["class"])),
             str(each["pods"]),
             _fits(each["free"]),
             each["bottleneck"] or "-",

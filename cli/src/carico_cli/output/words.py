@@ -9,6 +9,8 @@ from carico_cli.output import formats
 from carico_core.domain import amounts
 
 WIDTH = 80
+# Written out: `carico list` does without the records of messages, which have constants for them.
+_GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 # Between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
@@ -23,6 +25,15 @@ def amount(dimension: str, value: float | None) -> str:
     ('9.8 MB', '1.22 tasks', '-')
     """
     return "-" if value is None else amounts.text(dimension, value)
+
+
+def class_name(name: str) -> str:
+    """Return the name of a class of Pods, in words where it stands for others.
+
+    >>> class_name("app/default/pi"), class_name("?")
+    ('app/default/pi', '(not measured yet)')
+    """
+    return _GENERAL.get(name, name)
 
 
 def counted(why: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_core.domain import decision, messages
+from carico_core.domain import decision
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_scheduler.answers import kinds, questions, room
@@ -77,17 +77,13 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
         running.pop(general, None)
     found = []
     for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), headroom.UNNAMED]:
-        scores = known.cycle.explain(known.view(now_s), _demand(known, name))
+        scores = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(), name, name).demand)
         free = scores.view.free(scores.demand.pod_class, scores.demand.ceiling_offset)[scores.values > scoring.REFUSED]
         total = int(np.maximum(np.floor(free - scores.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name or known.general()
         stops = _stops_of_some(scores)
         found.append({"class": shown, "pods": running.get(name, 0), "total": total, "stopped_by": stops})
     return found
-
-
-def _demand(known: knowns.Known, pod_class: str) -> demands.Demand:
-    return kinds.kind(known, kinds.typical(pod_class or messages.ANY_CLASS), pod_class, pod_class).demand
 
 
 def _stops_of_some(scores: cycle_scores.Scores) -> str | None:

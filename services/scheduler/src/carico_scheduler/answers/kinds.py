@@ -38,11 +38,11 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
     if len(given) > 1:
         raise serving.BadQuestion(f"got {' and '.join(given)}, expected at most one of them")
     if not given:
-        found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", headroom.UNNAMED)
+        found = kind(known, typical(), "a typical Pod", headroom.UNNAMED)
         return dataclasses.replace(found, pod_class=messages.ANY_CLASS, is_typical=True)
     if given == ["class"]:
         name = _class(known, questions.text_of(asked, "class"))
-        return kind(known, typical(name), f"a Pod of class {name}", name)
+        return kind(known, typical(), f"a Pod of class {name}", name)
     pod = _like(known, questions.text_of(asked, "like")) if given == ["like"] else _parsed(asked["pod"])
     _check_terms(pod)
     of = f"a Pod like {pod.key}" if given == ["like"] else f"the Pod {pod.key} as described"
@@ -56,9 +56,9 @@ def kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:
     return Kind(pod=pod, demand=demand, of=of, pod_class=named, is_measured=measured == named)
 
 
-def typical(named: str) -> cluster.Pod:
+def typical() -> cluster.Pod:
     """Return a Pod without constraints or requests."""
-    return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": named}]}})
+    return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": "typical"}]}})
 
 
 def _parsed(described: object) -> cluster.Pod:

@@ -51,18 +51,18 @@ class Known:
 
     def classes(self) -> set[str]:
         """Return every class that some node names."""
-        return {name for each in self._named() for name in each} - headroom.GENERAL
+        return self._names() - headroom.GENERAL
 
     def general(self) -> str:
-        """Return the class that stands for those that no node names (`headroom.offer_of`)."""
-        is_one_for_all = self.is_named(messages.ANY_CLASS) and not (
-            self.is_named(messages.NEW_CLASS) and self.classes()
-        )
-        return messages.ANY_CLASS if is_one_for_all else messages.NEW_CLASS
+        """Return the class that stands for those that no node names."""
+        return headroom.general_of(self._names())
 
     def view(self, now_s: float) -> snapshot.Snapshot:
         """Return a snapshot of the fleet, valid until its next change."""
         return self.state.fleet.snapshot(now_s)
+
+    def _names(self) -> set[str]:
+        return {name for each in self._named() for name in each}
 
     def _named(self) -> Iterator[Mapping[str, messages.ClassCapacity]]:
         for each in self.state.heard.values():

@@ -81,13 +81,9 @@ class Binds:
         if self._member is not None:
             self._member.take_result(result)
         self._on_end(fate.value)
-        if fate is binders.Fate.ELSEWHERE and self._is_on(result.uid, result.node):
+        if fate is binders.Fate.ELSEWHERE and self._state.is_bound_to(result.uid, result.node):
             # By the bind of another replica, asked for the same. Whose it was makes no difference to kube-scheduler.
             return ""
         if error:
             self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
         return error
-
-    def _is_on(self, uid: str, node: str) -> bool:
-        record = self._state.records.find(uid)
-        return record is not None and record.is_bound and record.booking is not None and record.booking.node == node

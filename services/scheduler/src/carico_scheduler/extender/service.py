@@ -104,8 +104,7 @@ class Extender:
         """Return an ExtenderBindingResult, once the outcome is known."""
         term = self._check_term()
         asked = messages.decode_bind_args(payload)
-        record = self._state.records.find(asked.uid)
-        if record is not None and record.is_bound and record.booking is not None and record.booking.node == asked.node:
+        if self._state.is_bound_to(asked.uid, asked.node):
             # A repeated request: the first answer was lost.
             return messages.encode_bind_result("")
         settled = self._why_settled(asked.uid)

@@ -161,9 +161,7 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
     if not names:
         return Offer(dimensions=(PODS,), headroom=(advertisement.capacity,), costs={}, other=(1.0,))
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
-    # Next to other classes, "*" has the Pods whose class the agent does not know yet: that says nothing of a new class.
-    one_for_all, new = costs.get(messages.ANY_CLASS), costs.get(messages.NEW_CLASS)
-    other = one_for_all if new is None or (one_for_all is not None and costs.keys() <= GENERAL) else new
+    other = costs.get(general_of(costs.keys()))
     if other is None:
         # Without a general class: the largest cost of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
@@ -171,6 +169,18 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
         dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other,
         guessed=frozenset([key for key, each in classes.items() if not each.measured]),
     )  # fmt: skip
+
+
+def general_of(classes: Set[str]) -> str:
+    """Return the one of these classes that stands for all others: `*` if classes are not distinguished, else `?`.
+
+    Next to other classes, `*` has the Pods whose class the agent does not know yet: that says nothing of a new class.
+
+    >>> general_of({"*", "?"}), general_of({"*", "?", "Job/default/pi"}), general_of({"*", "Job/default/pi"})
+    ('*', '?', '*')
+    """
+    is_one_for_all = messages.ANY_CLASS in classes and (messages.NEW_CLASS not in classes or classes <= GENERAL)
+    return messages.ANY_CLASS if is_one_for_all else messages.NEW_CLASS
 
 
 def named(offer: Offer | None) -> Set[str]:

@@ -118,6 +118,11 @@ class State(node_state.NodeState):
         record = self.records.find(uid)
         return None if record is None or record.booking is None else record.booking.node
 
+    def is_bound_to(self, uid: str, node: str) -> bool:
+        """Return True if the API has bound the Pod to this node."""
+        record = self.records.find(uid)
+        return record is not None and record.is_bound and record.booking is not None and record.booking.node == node
+
     def is_binding(self, uid: str) -> bool:
         """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
         record = self.records.find(uid)
