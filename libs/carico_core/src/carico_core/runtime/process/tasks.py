@@ -5,8 +5,8 @@ import contextlib
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
@@ -135,16 +135,10 @@ async def forever(name: str, work: Awaitable[object]) -> None:
 
 async def unless(stop: Stop, work: Awaitable[_Result]) -> _Result | None:
     """Return the result of `work`, or None if `stop` comes first, which cancels it."""
-    working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    async with _running(work) as working, _running(stop.wait()) as stopping:
+        both: list[asyncio.Future[Any]] = [working, stopping]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
-    finally:
-        # Also if this task itself is cancelled.
-        working.cancel()
-        stopping.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def apart(work: Awaitable[_Result]) -> _Result:
@@ -153,12 +147,18 @@ async def apart(work: Awaitable[_Result]) -> _Result:
     Before Python 3.13, a TaskGroup raises only the errors of its children where one failed as its task was cancelled.
     Who catches those in the same task, and goes on, has lost the cancellation, and never ends.
     """
-    working = asyncio.ensure_future(work)
-    try:
+    async with _running(work) as working:
         await asyncio.wait([working])
         return working.result()
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Awaitable[_Result]) -> "AsyncIterator[asyncio.Future[_Result]]":
+    """Run `work` in a task of its own, which ends with the block, also where this task is cancelled."""
+    working = asyncio.ensure_future(work)
+    try:
+        yield working
     finally:
-        # Also if this task itself is cancelled.
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
