@@ -81,8 +81,8 @@ def test_a_new_leader_counts_what_the_old_one_bound_a_moment_ago() -> None:
     bound = [objects.make_pod(f"pod-{index}", node_name="node-0") for index in range(3)]
     waiting = [objects.make_pod(f"pod-{index}") for index in range(3, 6)]
     early, late = make(4.0, frozenset({"uid-pod-0"}), 1), state.State(policy.Policy(), random.Random(0))
-    early.put_pods([*bound, *waiting], NOW_S)
-    late.put_pods([*bound, *waiting], NOW_S)
+    early.put_pods([*bound, *waiting], NOW_S, 0.0)
+    late.put_pods([*bound, *waiting], NOW_S, 0.0)
     late.put_nodes([objects.make_node()])
     hear(late, 1, 4.0, frozenset({"uid-pod-0"}), 1)
     for made in (early, late):

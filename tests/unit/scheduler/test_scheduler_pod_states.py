@@ -258,7 +258,7 @@ class Machine(stateful.RuleBasedStateMachine):
             return
         found = [api_objects.parse_pod(pod) for pod in self.listed]
         self.listed = None
-        self.engine.state.put_pods(found, self.now_s)
+        self.engine.state.put_pods(found, self.now_s, self.now_s)
         self.told |= {pod.uid for pod in found if pod.node_name is not None and not pod.is_terminal}
 
     def _show(self, type_: str, pod: Answer) -> None:

@@ -11,6 +11,8 @@ from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
+# When Pods were created, in Unix seconds.
+CREATED_S = 0.0
 PORT = constraints.Constraints(host_ports=(constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80),))
 
 
@@ -45,7 +47,7 @@ def test_only_pods_that_wait_for_us_are_queued() -> None:
         objects.make_pod("leaving", deleting=True),
         objects.make_pod("gated", scheduling_gates=("wait",)),
     ]
-    made.put_pods(pods, NOW_S)
+    made.put_pods(pods, NOW_S, CREATED_S)
     assert [each.pod.name for each in made.queue] == ["ours"]
     assert reserved(made) == 1
 
@@ -137,10 +139,30 @@ def test_a_pod_that_began_to_leave_meanwhile_is_not_queued_again() -> None:
 
 def test_a_new_list_drops_what_is_gone() -> None:
     made = make()
-    made.put_pods([objects.make_pod("a"), objects.make_pod("b", node_name="node-0")], NOW_S)
-    made.put_pods([objects.make_pod("c")], NOW_S)
+    made.put_pods([objects.make_pod("a"), objects.make_pod("b", node_name="node-0")], NOW_S, CREATED_S)
+    made.put_pods([objects.make_pod("c")], NOW_S, CREATED_S)
     assert [each.pod.name for each in made.queue] == ["c"]
     assert (reserved(made), len(made.reservations)) == (0, 0)
+
+
+def test_a_listed_pod_has_waited_since_it_was_created_and_one_that_arrives_since_then() -> None:
+    made = make()
+    made.put_pods([objects.make_pod("listed"), objects.make_pod("gated", scheduling_gates=("wait",))], NOW_S, 300.0)
+    made.put_pod(objects.make_pod("arrived"), NOW_S + 1.0)
+    made.put_pod(objects.make_pod("gated"), NOW_S + 2.0)
+    began_s = {"listed": NOW_S - 300.0, "arrived": NOW_S + 1.0, "gated": NOW_S + 2.0}
+    assert {each.pod.name: each.began_s for each in made.queue} == began_s
+    # A later list changes nothing, nor does another attempt.
+    waiting = take(made)
+    made.refuse(waiting.pod.uid, made.assume(waiting, "node-0", NOW_S + 3.0), NOW_S + 4.0)
+    made.put_pods([objects.make_pod(name) for name in began_s], NOW_S + 5.0, 305.0)
+    assert {each.pod.name: each.began_s for each in made.queue} == began_s
+
+
+def test_a_pod_of_a_clock_that_is_ahead_has_not_waited_yet() -> None:
+    made = make()
+    made.put_pods([objects.make_pod(created_at_s=60.0)], NOW_S, 1.0)
+    assert take(made).began_s == NOW_S
 
 
 def test_pods_and_advertisements_may_come_before_their_node() -> None:

@@ -110,7 +110,7 @@ def test_a_pod_that_goes_and_returns_while_it_is_bound_ends_bound_once() -> None
         one.step()
         assert one.binder.in_flight == 1, "an event that is late brings no Pod back"
         # As a list does after a restore of the API's store.
-        one.state.put_pods([pod], made.clock.monotonic_s())
+        one.state.put_pods([pod], made.clock.monotonic_s(), 0.0)
         one.step()
         assert one.binder.in_flight == 2
         await made.until_ended()

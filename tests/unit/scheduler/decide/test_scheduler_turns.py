@@ -127,6 +127,17 @@ def test_a_large_pod_waits_no_longer_than_the_bound(nodes: int, tasks: float, li
     assert len(site.turns) == 0 or site.turns.find("uid-large") is None
 
 
+def test_a_pod_that_has_waited_for_another_scheduler_gets_its_turn_at_once() -> None:
+    site = Site(1, small_life_s=30.0)
+    uid = site.offer("large", NODE_TASKS, priority=1)
+    waiting = site.state.queue.find(uid)
+    assert waiting is not None
+    waiting.before_s = AFTER_S
+    waited_s = site.waits_s(uid, AFTER_S + 30.0)
+    assert waited_s is not None
+    assert waited_s <= 30.0 + 3 * STEP_S
+
+
 def test_of_several_demands_the_first_gets_the_only_turn_and_then_the_next() -> None:
     site = Site(3, small_life_s=6.0)
     first, second = site.offer("large", 6.0), site.offer("larger", 7.0)

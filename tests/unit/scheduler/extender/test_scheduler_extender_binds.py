@@ -265,7 +265,7 @@ def test_the_api_is_asked_for_a_bound_pod_that_the_watch_does_not_show(is_delete
         made = desk.unshown_pod("a")
         assert await desk.bind(made, "n1") == ""
         # A list that is older than the Pod does not say that it is gone.
-        desk.state.put_pods([], desk.clock.monotonic_s())
+        desk.state.put_pods([], desk.clock.monotonic_s(), 0.0)
         assert len(desk.state.reservations) == 1
         if is_deleted:
             desk.kube.objects.delete("pods", ("default", "a"), {}, "test")

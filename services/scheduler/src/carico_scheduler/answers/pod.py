@@ -183,7 +183,7 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
     return {
         "attempts": waiting.attempts,
         "lost": dict(waiting.lost),
-        "waited_s": questions.finite(max(now_s - waiting.since_s, 0.0)),
+        "waited_s": questions.finite(max(now_s - waiting.began_s, 0.0)),
         # Pods that are considered before it.
         "before": sum(each.key < waiting.key for each in known.state.queue),
         # None: as soon as a change could help it.

@@ -71,7 +71,7 @@ def _every(known: knowns.Known, clock: clocks.Clock) -> Iterator[_Waits]:
     """Yield the Pods of the queue, then those of schedulers with which this one shares the work."""
     of_class: dict[str, str] = {}
     for each in known.state.queue:
-        found = _Waits(each.pod, each.demand.pod_class, each.since_s, _reason(known, each))
+        found = _Waits(each.pod, each.demand.pod_class, each.began_s, _reason(known, each))
         if found.reason != NEW:
             of_class.setdefault(found.pod_class, found.reason)
         yield found

@@ -75,7 +75,7 @@ class Outcomes:
         self._log.record(waiting, facts)
         now_s = self._clock.monotonic_s()
         if is_bound:
-            waited_s = max(now_s - waiting.since_s, 0.0)
+            waited_s = max(now_s - waiting.began_s, 0.0)
             self._metrics.waited_s.observe(waited_s)
             self._metrics.waits.placed(waiting.pod, waited_s, now_s)
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))

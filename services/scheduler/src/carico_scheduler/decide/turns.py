@@ -103,7 +103,7 @@ class Turns:
         ended = [each for each in self._turns.values() if self._is_over(each, now_s)]
         for each in ended:
             del self._turns[each.uid]
-        heads = [each for each in self._queue.parked_heads() if now_s - each.since_s >= AFTER_S]
+        heads = [each for each in self._queue.parked_heads() if now_s - each.began_s >= AFTER_S]
         if heads:
             self._begin(sorted(heads, key=lambda each: each.key), now_s)
         elif self._pauses:

@@ -55,7 +55,7 @@ def _pods(state: states.State, clock: clocks.Clock) -> Collection:
         path=PODS,
         kind="pod",
         parse=lambda obj: api_objects.parse_pod(obj, _known(state, obj)),
-        put_all=lambda pods: state.put_pods(pods, clock.monotonic_s()),
+        put_all=lambda pods: state.put_pods(pods, clock.monotonic_s(), clock.wall_ns() / 1e9),
         put=lambda pod: state.put_pod(pod, clock.monotonic_s()),
         remove=lambda metadata: state.remove_pod(str(metadata.get("uid", ""))),
     )

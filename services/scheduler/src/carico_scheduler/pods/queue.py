@@ -38,6 +38,9 @@ class Waiting:
     pod: cluster.Pod
     demand: demands.Demand
     since_s: float
+    # How long it had waited before, if a list showed it first, as after a start. What needs time to see how things are,
+    # such as evictions, has it from `since_s` on.
+    before_s: float = 0.0
     # How long it had waited when it came here from another scheduler; None: it has always waited here.
     late_s: float | None = None
     attempts: int = 0
@@ -55,6 +58,11 @@ class Waiting:
     def key(self) -> Key:
         """Sorts highest priority first, then oldest, then by UID."""
         return key_of(self.pod)
+
+    @property
+    def began_s(self) -> float:
+        """Since when it has waited for a node."""
+        return self.since_s - self.before_s
 
     def note_lost(self, rival: str) -> None:
         """Count a claim that was given up for one of another scheduler."""

@@ -97,6 +97,8 @@ class Record:
     attempt: int = 0
     # Since when it has waited for this scheduler or for one that shares the work with it (monotonic); None: it has not.
     since_s: float | None = None
+    # How long it had waited before that, if a list showed it first.
+    before_s: float = 0.0
 
     @property
     def is_placed(self) -> bool:

@@ -83,7 +83,7 @@ class Log:
             free=facts.free,
             threshold=self._threshold,
             attempt=waiting.attempts,
-            waited_s=max(self._clock.monotonic_s() - waiting.since_s, 0.0),
+            waited_s=max(self._clock.monotonic_s() - waiting.began_s, 0.0),
             decided_us=facts.decided_us,
             candidates=facts.candidates,
             refused=facts.refused,

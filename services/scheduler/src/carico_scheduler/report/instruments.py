@@ -147,7 +147,7 @@ class Instruments:
         """Set the gauges of waiting Pods."""
         self.waiting.set(len(queue))
         self.parked.set(len(queue.parked()))
-        self.oldest_s.set(max((now_s - each.since_s for each in queue), default=0.0))
+        self.oldest_s.set(max((now_s - each.began_s for each in queue), default=0.0))
 
     def count_reservations(self, found: reservations.Reservations, now_s: float) -> None:
         """Set the gauges of reserved Pods."""

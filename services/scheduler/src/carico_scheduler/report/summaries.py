@@ -132,7 +132,7 @@ class Summaries:
 
     def _waiting(self, now_s: float) -> tuple[int, float]:
         """Return how many Pods wait for a node of ours, and for how long the first of them has waited."""
-        waited_s = [now_s - each.since_s for each in self._state.queue]
+        waited_s = [now_s - each.began_s for each in self._state.queue]
         if self._is_shared:
             waited_s += [self._waited_s(pod, None) for pod in self._state.of_others()]
         return len(waited_s), max(waited_s, default=0.0)

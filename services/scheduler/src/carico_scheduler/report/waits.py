@@ -80,7 +80,7 @@ class Waits:
         now_s, oldest = self._clock.monotonic_s(), dict[_Key, float]()
         for each in self._queue:
             key = (each.pod.namespace, each.demand.pod_class)
-            oldest[key] = max(oldest.get(key, 0.0), now_s - each.since_s)
+            oldest[key] = max(oldest.get(key, 0.0), now_s - each.began_s)
         ranked = sorted(oldest.items(), key=lambda item: -item[1])
         yield from ranked[:CLASSES_MAX]
         if len(ranked) > CLASSES_MAX:

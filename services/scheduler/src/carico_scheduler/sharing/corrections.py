@@ -175,7 +175,7 @@ class HandOvers:
         wanted = {uid: since_s for uid, since_s in self._handed.items() if self._is_still(uid, is_own)}
         asked = {uid: self._state.demand_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
         due = self._due(now_s, set(asked.values()))
-        wanted |= {each.pod.uid: each.since_s for each in due}
+        wanted |= {each.pod.uid: each.began_s for each in due}
         asked |= {each.pod.uid: each.demand for each in due}
         # Without Pods that are gone by now.
         keys = {uid: queues.key_of(pod) for uid in asked if (pod := self._state.pod(uid)) is not None}

@@ -68,13 +68,18 @@ class State(node_state.NodeState):
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
         return self.demands.of(pod)
 
-    def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
-        """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""
+    def put_pods(self, pods: Iterable[cluster.Pod], now_s: float, unix_s: float) -> None:
+        """Take in the list of all Pods: those that the watch has shown and that are not in it are gone.
+
+        New ones have waited since they were created: for a scheduler that has ended, or before the watch began.
+        """
         listed = {pod.uid: pod for pod in pods}
         for record in [each for each in self.records if each.is_shown and each.uid not in listed]:
             self._end(record)
         for pod in listed.values():
             self.records.unbury(pod.uid)
+            if not pod.is_terminal and self.records.find(pod.uid) is None:
+                self.records.add(pod.uid).before_s = max(unix_s - pod.created_at_s, 0.0)
             self.put_pod(pod, now_s)
 
     def put_pod(self, pod: cluster.Pod, now_s: float) -> None:
@@ -306,8 +311,11 @@ class State(node_state.NodeState):
             self._step(record, wanted)
         is_waiting = records.is_ours(pod, self.fleet.policy.names)
         record.since_s = (now_s if record.since_s is None else record.since_s) if is_waiting else None
+        record.before_s = record.before_s if is_waiting else 0.0
         if wanted is records.WAITING and self.queue.offer(pod, now_s if record.since_s is None else record.since_s):
             record.waiting = self.queue.find(pod.uid)
+            if record.waiting is not None:
+                record.waiting.before_s = record.before_s
 
     def _step(self, record: records.Record, after: records.PodState) -> None:
         """Change a Pod's state; leave the queue or end the booking that belonged to the state before."""
@@ -318,7 +326,7 @@ class State(node_state.NodeState):
             self.placements.release(record, record.booking)
         if after is records.BOUND and before in records.HAS_NO_NODE and record.pod is not None:
             node = record.pod.node_name if record.booking is None else record.booking.node
-            self.on_bound(record.pod, node or "", None if record.waiting is None else record.waiting.since_s)
+            self.on_bound(record.pod, node or "", None if record.waiting is None else record.waiting.began_s)
         if after not in records.UNBOUND:
             record.waiting = None
         if after is not records.GONE:
