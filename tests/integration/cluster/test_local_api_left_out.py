@@ -24,6 +24,19 @@ spec:
 """
 
 
+# Of groups that the API serves, and of others.
+KINDS = {
+    "v1": ("ReplicationController", "ResourceQuota", "PersistentVolumeClaim"),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "autoscaling.k8s.io/v1": ("VerticalPodAutoscaler",),
+    "policy/v1": ("PodDisruptionBudget",),
+    "networking.k8s.io/v1": ("Ingress", "NetworkPolicy"),
+    "storage.k8s.io/v1": ("StorageClass",),
+    "rbac.authorization.k8s.io/v1": ("Role", "ClusterRoleBinding"),
+    "scheduling.k8s.io/v1": ("PriorityClass",),
+}
+
+
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[control_planes.KubeApi]:
     with control_planes.embedded(tmp_path_factory.mktemp("left-out")) as running:
@@ -130,6 +143,15 @@ def test_kubectl_prints_who_has_what_is_left_out(
     done = kubectl(*words, given=DEPLOYMENT)
     assert done.returncode == 1
     assert ELSEWHERE in done.stderr
+
+
+@pytest.mark.real_programs
+@pytest.mark.parametrize(("version", "kind"), [(version, kind) for version, kinds in KINDS.items() for kind in kinds])
+def test_kubectl_refuses_a_manifest_of_a_kind_that_is_left_out(kubectl: Run, version: str, kind: str) -> None:
+    done = kubectl("apply", "-f", "-", given=f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: x}}}}")
+    assert done.returncode == 1
+    assert ELSEWHERE in done.stderr
+    assert "validate=false" not in done.stderr
 
 
 @pytest.mark.real_programs

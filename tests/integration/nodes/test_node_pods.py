@@ -209,11 +209,11 @@ def test_the_nodes_own_log_endpoint_asks_for_its_token_and_host(site: node_site.
         "Port"
     ]
 
-    def ask(token: str, **headers: str) -> tuple[int, str]:
+    def ask(token: str, *, path: str = "/containerLogs/default/guarded/main", **headers: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=waiting.WAIT_S)
         try:
             sent = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
-            connection.request("GET", "/containerLogs/default/guarded/main", headers=sent)
+            connection.request("GET", path, headers=sent)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
@@ -224,6 +224,9 @@ def test_the_nodes_own_log_endpoint_asks_for_its_token_and_host(site: node_site.
     assert {ask(token)[0] for token in ("", site.token, access.kubelet_token(site.token, "node-2"))} == {401}
     assert ask(own, Host="evil.example")[0] == 403
     assert ask(own, Origin="http://evil.example")[0] == 403
+    # A real API server shows kubectl this text.
+    code, said = ask(own, path="/portForward/default/guarded")
+    assert (code, "no `kubectl port-forward`: real kubelets have it" in said) == (404, True)
 
 
 def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:

@@ -81,7 +81,30 @@ ABSENT = (
     Resource(
         group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False, short_names=("pc",)
     ),
-)
+    Resource(plural="replicationcontrollers", kind="ReplicationController", short_names=("rc",)),
+    Resource(plural="resourcequotas", kind="ResourceQuota", short_names=("quota",)),
+    Resource(plural="limitranges", kind="LimitRange", short_names=("limits",)),
+    Resource(plural="persistentvolumes", kind="PersistentVolume", namespaced=False, short_names=("pv",)),
+    Resource(
+        group="autoscaling", version="v2", plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler",
+        short_names=("hpa",),
+    ),
+    Resource(
+        group="autoscaling.k8s.io", plural="verticalpodautoscalers", kind="VerticalPodAutoscaler", short_names=("vpa",)
+    ),
+    Resource(group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", short_names=("pdb",)),
+    Resource(group="networking.k8s.io", plural="ingresses", kind="Ingress", short_names=("ing",)),
+    Resource(group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", short_names=("netpol",)),
+    Resource(
+        group="storage.k8s.io", plural="storageclasses", kind="StorageClass", namespaced=False, short_names=("sc",)
+    ),
+    Resource(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
+    Resource(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
+    Resource(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
+    Resource(
+        group="rbac.authorization.k8s.io", plural="clusterrolebindings", kind="ClusterRoleBinding", namespaced=False
+    ),
+)  # fmt: skip
 NAMED = (*ALL, *ABSENT)
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
 GROUP_VERSIONS = tuple(dict.fromkeys((resource.group, resource.version) for resource in ALL))
@@ -124,7 +147,7 @@ def parse_path(path: str) -> Target | None:
 
 
 # Subresources of a Pod that only a kubelet serves, and what asks for them.
-_STREAMED = {"exec": "kubectl exec", "attach": "kubectl attach", "portforward": "kubectl port-forward"}
+STREAMED = {"exec": "kubectl exec", "attach": "kubectl attach", "portforward": "kubectl port-forward"}
 
 
 def absent(path: str) -> str:
@@ -148,7 +171,7 @@ def streamed(path: str) -> str:
     """
     match path.strip("/").split("/"):
         case ["api", "v1", "namespaces", _, "pods", _, subresource]:
-            return _STREAMED.get(subresource, "")
+            return STREAMED.get(subresource, "")
     return ""
 
 

@@ -1,5 +1,7 @@
 """The kubelet's log endpoint: /containerLogs/{namespace}/{pod}/{container}, with kubectl's options.
 
+What else kubectl asks of a kubelet is refused with where it can be had.
+
 Only the API server may use it: the embedded one has a token for each node, the real one a client certificate. As at the
 embedded API, Host and Origin keep out the pages of a browser on this machine.
 """
@@ -16,7 +18,7 @@ from carico_core.runtime.process import connections
 from carico_core.runtime.process.connections import web
 from carico_core.wire.kubernetes import instants
 from carico_local.api import access
-from carico_local.api.model import statuses
+from carico_local.api.model import resources, statuses
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
@@ -78,6 +80,7 @@ class LogServer:
         app = web.Application(middlewares=[_answer_refusals, guard])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
+        app.router.add_route("*", "/{stream:exec|attach|portForward}/{rest:.*}", _refuse_stream)
         listener = connections.listen(
             host, port, _LIMITS, purpose="the logs of Pods",
             advice="stop the program that uses the port, or use --log-port 0 for a free one",
@@ -156,6 +159,10 @@ async def _answer_refusals(request: web.Request, handler: access.Handler) -> web
         return await handler(request)
     except statuses.RequestFailed as refusal:
         return web.Response(status=refusal.code, text=f"{refusal.message}\n")
+
+
+async def _refuse_stream(request: web.Request) -> web.StreamResponse:
+    raise statuses.no_such_stream(resources.STREAMED[request.match_info["stream"].lower()])
 
 
 async def _healthz(_: web.Request) -> web.Response:
