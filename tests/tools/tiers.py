@@ -1,12 +1,13 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is two runs at the same time, each with
+`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is three runs at the same time. Two have
 pytest-xdist, in which the tests of one file go to one worker, and so do all tests of the shared control plane
-(`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three workers more than the machine
+(`SHARED_PLANE`): `waiting` has tests that wait for processes most of the time, in three workers more than the machine
 has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
-wants it. `serial` has what measures this machine, or fills it, and would fail when other tests run at the same time.
-`system` has two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no
-idle machine and may run next to `parallel`. `compose` has those of docker-compose.yml, which have deadlines, alone.
+wants it. `clusters` has two tests of whole clusters, of minutes each. `serial` has what measures this machine, and
+would fail when other tests run at the same time. `system` has two workers, one of them for all tests that need Docker
+(`ENGINE`), of which a machine has one; it needs no idle machine and may run next to `parallel`. `compose` has those
+of docker-compose.yml, which have deadlines; `deadlines` is it next to `clusters`.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -32,12 +33,13 @@ from xdist import scheduler as schedulers
 
 from carico_local.cluster import processes
 
-# Files that assert what they measure of this machine, or that fill it.
+# Files that assert what they measure of this machine.
 SERIAL = (
     "tests/integration/agents/test_agent_cgroups.py", "tests/integration/nodes/test_node_load.py",
-    "tests/security/test_security_bus_load.py", "tests/e2e/test_e2e_compare_applications.py",
-    "tests/chaos/test_chaos_nemesis.py",
+    "tests/security/test_security_bus_load.py",
 )  # fmt: skip
+# Two minutes each, in which they wait more than they compute.
+CLUSTERS = ("tests/chaos/test_chaos_nemesis.py", "tests/e2e/test_e2e_compare_applications.py")
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Files that take longer than half a minute are first, so that no worker ends long after the others.
 LONG = (
@@ -83,15 +85,18 @@ _SLOWEST = ("--durations=10", "--durations-min=5")
 _QUICK = ("-m", "not system and not upstream", *_SLOWEST)
 _SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
 RUNS: Mapping[str, tuple[str, ...]] = {
-    "waiting": (*_QUICK, "tests", *(f"--ignore={path}" for path in (*COMPUTING, *SERIAL))),
+    "waiting": (*_QUICK, "tests", *(f"--ignore={path}" for path in (*COMPUTING, *CLUSTERS, *SERIAL))),
     "computing": (*_QUICK, *COMPUTING),
+    "clusters": (*_QUICK, *CLUSTERS),
     "serial": (*_QUICK, *SERIAL),
     "system": (*_SYSTEM, *SYSTEM, f"--ignore={COMPOSE}"),
     "compose": (*_SYSTEM, COMPOSE),
     "upstream": ("-m", "upstream"),
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
-TOGETHER: Mapping[str, tuple[str, ...]] = {"parallel": ("waiting", "computing")}
+TOGETHER: Mapping[str, tuple[str, ...]] = {
+    "parallel": ("waiting", "computing", "clusters"), "deadlines": ("clusters", "compose"),
+}  # fmt: skip
 # How much others go first, as for nice(1): those that wait would else wait for these, too.
 _NICE = {"computing": 5}
 # In the order of pytest's own summary.

@@ -64,7 +64,7 @@ class Project:
             f"[pytest]\naddopts = -ra --import-mode=importlib -p xdist.plugin\ntestpaths = tests\nmarkers =\n{markers}"
         )
         (folder / "conftest.py").write_text(CONFTEST)
-        for path in (*tiers.SERIAL, *{*tiers.SYSTEM, *tiers.COMPUTING}):
+        for path in (*tiers.CLUSTERS, *tiers.SERIAL, *{*tiers.SYSTEM, *tiers.COMPUTING}):
             self.add(path if path.endswith(".py") else f"{path}/test_of_folder.py", "def test_there(): pass\n")
 
     def add(self, path: str, text: str) -> "Project":
@@ -90,13 +90,12 @@ class Project:
 
     def run(self, *words: str) -> tuple[int, str]:
         """Exit code and output of the tiers."""
-        started = self.start(*words)
-        try:
-            output, _ = started.communicate(timeout=WITHIN_S)
-        finally:
-            # After a timeout: pytest and its workers end when this does.
-            started.kill()
-            started.wait()
+        with self.start(*words) as started:
+            try:
+                output, _ = started.communicate(timeout=WITHIN_S)
+            finally:
+                # After a timeout: pytest and its workers end when this does.
+                started.kill()
         return started.returncode, output
 
     def is_one_worker(self, tests: int) -> bool:
@@ -126,7 +125,7 @@ def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Projec
     assert code == 1, output
     summaries = re.findall(r"^=+ (.*) in [\d.]+s =+$", output, re.M)
     # One of the unit tests, eight of processes, and one for each folder and file that the tiers name.
-    passed = 9 + len(tiers.SERIAL) + len({*tiers.SYSTEM, *tiers.COMPUTING})
+    passed = 9 + len(tiers.CLUSTERS) + len(tiers.SERIAL) + len({*tiers.SYSTEM, *tiers.COMPUTING})
     assert summaries == [f"1 failed, {passed} passed, 1 skipped, 1 xfailed"], output
     assert output.rstrip().endswith("=")
     assert "AssertionError: in a worker" in output
