@@ -1,7 +1,6 @@
 """Commands of the wanted version: from KUBEBUILDER_ASSETS or PATH where they match, else built into the cache."""
 
 import dataclasses
-import enum
 import os
 import pathlib
 import re
@@ -15,22 +14,12 @@ from carico_local.binaries import building, cache, catalog
 _ANSWER_TIMEOUT_S = 20.0
 
 
-class Origin(enum.StrEnum):
-    """Where a command comes from."""
-
-    ASSETS = "KUBEBUILDER_ASSETS"
-    PATH = "PATH"
-    BUILT = "built from source"
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A command that was found or built."""
 
     name: str
     path: pathlib.Path
-    version: str
-    origin: Origin
 
 
 def obtain(
@@ -53,23 +42,21 @@ def obtain(
             module, [tool for tool in missing if tool.module == module], environ, clock=clock, report=report
         )
         for name, path in paths.items():
-            found[name] = Found(name=name, path=path, version=module.version, origin=Origin.BUILT)
+            found[name] = Found(name=name, path=path)
     return found
 
 
 def _installed(tool: catalog.Tool, environ: Mapping[str, str], report: cache.Report) -> Found | None:
     """Return the command installed on this machine, where its major and minor version are the pinned ones."""
-    for origin, folders in (
-        (Origin.ASSETS, environ.get("KUBEBUILDER_ASSETS", "")),
-        (Origin.PATH, environ.get("PATH", os.defpath)),
-    ):
+    for origin, absent in (("KUBEBUILDER_ASSETS", ""), ("PATH", os.defpath)):
+        folders = environ.get(origin, absent)
         path = shutil.which(tool.name, path=folders) if folders else None
         if path is None:
             continue
         got, pinned = version(tool, path), tool.module.version
         if got is not None and got.split(".")[:2] == pinned.split(".")[:2]:
             report(cache.Progress(text=f"{tool.name} {got}: {path} ({origin})"))
-            return Found(name=tool.name, path=pathlib.Path(path), version=got, origin=origin)
+            return Found(name=tool.name, path=pathlib.Path(path))
         actual = got or "of unknown version"
         expected = ".".join(pinned.split(".")[:2])
         report(cache.Progress(text=f"{tool.name}: {path} is {actual}, not {expected}: skipped"))
