@@ -52,7 +52,7 @@ class Bus:
         command = parts.command(
             name, (str(nats_server.binary()), "-c", str(self._file(name))), self._paths, self._environ
         )
-        return parts.Service(name=name, command=command, probe=readiness.Tcp(port=self.ports[name]), http_port=None)
+        return parts.Service(name=name, command=command, probe=readiness.Tcp(port=self.ports[name]))
 
     def settings_of(self, name: str, ports: Sequence[int]) -> dict[str, str]:
         """Return the environment by which a service connects, by its own way to each server."""

@@ -352,7 +352,7 @@ class Site:
         urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in part.wires)
         argv = self._given.auth(port=port, bus_url=urls, api_port=part.api.port)
         command = parts.command(part.name, argv, self.paths, self.environ)
-        return parts.Service(name=part.name, command=command, probe=readiness.Http(port=port), http_port=port)
+        return parts.Service(name=part.name, command=command, probe=readiness.Http(port=port))
 
     def _of_cluster(self, part: Part) -> parts.Service:
         built = topology.services(self.plan, self._where, self.paths, self.environ)

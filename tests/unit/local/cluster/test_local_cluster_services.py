@@ -29,10 +29,13 @@ SETTINGS: dict[str, tuple[type[Any], str]] = {
 }
 
 
+def planned(*binaries: dict[str, str], **options: Any) -> tuple[plan.Plan, topology.Addresses]:
+    made = plan.make_plan(plan.Options(name="x", nodes=2, **options), MACHINE, *binaries)
+    return made, topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
+
+
 def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
-    made = plan.make_plan(plan.Options(name="x", nodes=2, **options), MACHINE)
-    where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
-    return topology.services(made, where, folders.Paths(tmp_path), {})
+    return topology.services(*planned(**options), folders.Paths(tmp_path), {})
 
 
 @pytest.mark.parametrize(
@@ -46,12 +49,13 @@ def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]
 )
 def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, options: dict[str, Any]) -> None:
     accepted = 0
+    ports = planned(**options)[1].ports
     for service in some_services(tmp_path, **options):
         module, flags = service.command.argv[2], service.command.argv[3:]
         if module in SETTINGS:
             cls, prefix = SETTINGS[module]
             loaded = settings.load(cls, prefix=prefix, argv=flags, environ={}, program=module)
-            assert loaded.http.port == service.http_port
+            assert loaded.http.port == ports[service.name]
             accepted += 1
     assert accepted == 2 + options.get("aggregators", 1) + options.get("schedulers", 1)
 
@@ -109,9 +113,10 @@ def test_an_agent_gets_its_nodes_group_in_a_delegated_tree(tmp_path: pathlib.Pat
 
 
 def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) -> None:
-    found = some_services(tmp_path, aggregators=2, schedulers=2)
-    names = [service.name for service in found]
-    listening = [service.http_port for service in found if service.http_port is not None]
+    options = {"aggregators": 2, "schedulers": 2}
+    names = [service.name for service in some_services(tmp_path, **options)]
+    ports = planned(**options)[1].ports
+    listening = [ports[name] for name in names if name in ports]
     assert len(listening) == len(set(listening))
     groups = topology.stop_groups(names)
     assert sorted(name for group in groups for name in group) == sorted(names)
@@ -142,8 +147,7 @@ REAL = {
 
 
 def real_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
-    made = plan.make_plan(plan.Options(name="x", nodes=2, control_plane="real", **options), MACHINE, REAL)
-    where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
+    made, where = planned(REAL, control_plane="real", **options)
     assert where.api_url.startswith("https://127.0.0.1:")
     return topology.services(made, where, folders.Paths(tmp_path), {})
 
@@ -179,7 +183,11 @@ def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
     chosen = settings.load(
         played_nodes.PlayedNodesSettings, prefix="FLEET", argv=fleet.command.argv[3:], environ={}, program="fleet"
     )
-    assert (chosen.nodes, chosen.cores, chosen.http.port) == (2, 4, fleet.http_port)
+    assert (chosen.nodes, chosen.cores, chosen.http.port) == (
+        2,
+        4,
+        planned(REAL, control_plane="real", node_kind="kwok")[1].ports["fleet"],
+    )
 
 
 def test_services_do_not_inherit_another_clusters_settings() -> None:

@@ -68,10 +68,7 @@ class Embedded:
             "carico_local.api", data=str(self.paths.data / "api"), port=self.port, token_file=str(self._token_file)
         )
         command = parts.command(API, argv, self.paths, environ)
-        found = parts.Service(
-            name=API, command=command, probe=probes.of(self.plan, API, self.port), http_port=self.port
-        )  # fmt: skip
-        return [found]
+        return [parts.Service(name=API, command=command, probe=probes.of(self.plan, API, self.port))]
 
     @property
     def _token_file(self) -> pathlib.Path:
@@ -138,7 +135,6 @@ class Real:
             # end.
             command=dataclasses.replace(command, orphan_signal=signal.SIGKILL),
             probe=probes.of(self.plan, name, port),
-            http_port=port,
             after=after,
         )
 

@@ -58,7 +58,7 @@ def relay(paths: folders.Paths, environ: Mapping[str, str], *, port: int) -> par
     host = _read_network(paths).gateway
     argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))
     command = parts.command(RELAY, argv, paths, environ)
-    return parts.Service(name=RELAY, command=command, probe=readiness.Tcp(host=host, port=port), http_port=None)
+    return parts.Service(name=RELAY, command=command, probe=readiness.Tcp(host=host, port=port))
 
 
 def metrics(plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
@@ -70,7 +70,7 @@ def metrics(plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], 
     argv = (*parts.python("carico_local.kubelets.metrics_api"), admin, str(port), *program)
     return parts.Service(
         name=METRICS, command=parts.command(METRICS, argv, paths, environ), probe=probes.of(plan, METRICS, port),
-        http_port=port, after=probes.API,
+        after=probes.API,
     )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def node(plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], nam
     argv = (*parts.python("carico_local.kubelets.launcher"), str(written))
     return parts.Service(
         name=service, command=parts.command(service, argv, paths, environ), probe=readiness.File(path=ready),
-        http_port=None, after=RELAY,
+        after=RELAY,
     )  # fmt: skip
 
 

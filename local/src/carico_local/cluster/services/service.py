@@ -37,7 +37,6 @@ class Service:
     name: str
     command: processes.Command
     probe: readiness.Check
-    http_port: int | None
     after: str | None = None
 
 

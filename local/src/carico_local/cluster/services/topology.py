@@ -143,7 +143,7 @@ class _Builder:
         port = self._where.ports[NATS]
         argv = (str(nats_server.binary()), "-c", config)
         command = self._command(NATS, argv)
-        return parts.Service(name=NATS, command=command, probe=probes.of(self._plan, NATS, port), http_port=None)
+        return parts.Service(name=NATS, command=command, probe=probes.of(self._plan, NATS, port))
 
     def aggregator(self, name: str) -> parts.Service:
         options = {"replica": name, **({"merge": self._plan.merge} if self._plan.merge else {})}
@@ -184,17 +184,13 @@ class _Builder:
             **self.control_plane.node_options(node),
         )
         name = f"node/{node}"
-        return parts.Service(
-            name=name, command=self._command(name, argv), probe=readiness.File(path=ready), http_port=None, after=API
-        )
+        return parts.Service(name=name, command=self._command(name, argv), probe=readiness.File(path=ready), after=API)
 
     def kwok(self) -> parts.Service:
         port = self._where.ports[KWOK]
         plane = control_planes.real(self._plan, self._where.ports, self._paths, self._environ).plane
         command = self._command(KWOK, plane.kwok())
-        return parts.Service(
-            name=KWOK, command=command, probe=probes.of(self._plan, KWOK, port), http_port=port, after=API
-        )
+        return parts.Service(name=KWOK, command=command, probe=probes.of(self._plan, KWOK, port), after=API)
 
     def fleet(self) -> parts.Service:
         plan = self._plan
@@ -230,7 +226,6 @@ class _Builder:
             name=name,
             command=dataclasses.replace(command, environ=environ),
             probe=probes.of(self._plan, name, port),
-            http_port=port,
             after=after,
         )
 
