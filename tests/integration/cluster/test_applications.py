@@ -30,6 +30,7 @@ class Cluster:
         self.table: dict[str, list[str]] = {}
         self.server = directory.DirectoryServer()
         self.pods: dict[str, program.AppServer] = {}
+        self.readers: set[str] = set()
         self.clients: list[network.Client] = []
         self._taken = 0
         self._following: list[asyncio.Task[None]] = []
@@ -42,6 +43,8 @@ class Cluster:
         self._following.append(asyncio.create_task(known.follow("127.0.0.1", self.server.port)))
         client = network.Client(own=own, link=LINK, directory=known)
         self.clients.append(client)
+        if service.kind is catalog.Kind.READER:
+            self.readers.add(own)
         self.pods[own] = program.AppServer(service, client, works.Cores(scale=0.02, timer=pacing.ThreadTimer()))
         await self.pods[own].start(own)
         return own
@@ -62,7 +65,8 @@ class Cluster:
         await asyncio.gather(*self._following, return_exceptions=True)
         # Readers first: each handles what it has read, for which it needs the others.
         for is_reader in (True, False):
-            await asyncio.gather(*(pod.finish(linger_s=0.0) for pod in self.pods.values() if pod.reads == is_reader))
+            ending = (pod for own, pod in self.pods.items() if (own in self.readers) == is_reader)
+            await asyncio.gather(*(pod.finish(linger_s=0.0) for pod in ending))
         for client in self.clients:
             client.close()
         self.server.close()

@@ -107,11 +107,6 @@ class AppServer:
         )
         self._reading: Awaitable[None] | None = None
 
-    @property
-    def reads(self) -> bool:
-        """Whether it reads messages from a broker."""
-        return self._reader is not None
-
     async def start(self, host: str) -> None:
         """Listen, and read if this is a reader. Raises OSError."""
         await self._server.start(host)

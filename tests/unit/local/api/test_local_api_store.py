@@ -292,10 +292,10 @@ async def test_events_go_after_an_hour(kept: store.Store) -> None:
     await expiry.sweep()
     clock.advance(3599)
     await expiry.sweep()
-    assert kept.count("events") == 1
+    assert len(kept.select("events")) == 1
     clock.advance(1)
     await expiry.sweep()
-    assert kept.count("events") == 0
+    assert len(kept.select("events")) == 0
 
 
 async def test_the_events_that_were_written_last_stay_where_there_are_too_many(
@@ -309,7 +309,7 @@ async def test_the_events_that_were_written_last_stay_where_there_are_too_many(
     # What was written again is as new as its last write.
     assert [event.data["metadata"]["name"] for event in kept.select("events")] == ["a", "d", "e"]
     await expiry.sweep()
-    assert kept.count("events") == 3
+    assert len(kept.select("events")) == 3
 
 
 async def test_requests_are_answered_while_many_events_go(kept: store.Store) -> None:
@@ -322,7 +322,7 @@ async def test_requests_are_answered_while_many_events_go(kept: store.Store) -> 
     clock.advance(3600)
     sweep = asyncio.ensure_future(expiry.sweep())
     await asyncio.sleep(0)
-    assert kept.count("events") == 700
+    assert len(kept.select("events")) == 700
     # What is written or deleted in between stays, or is gone.
     put(kept, "old-1199", "events")
     kept.remove("events", {"metadata": {"name": "old-1198"}})

@@ -71,10 +71,6 @@ class Store:
         """Return the current object, or None."""
         return self._objects[storage].get(key)
 
-    def count(self, storage: str) -> int:
-        """Return the number of objects of a kind."""
-        return len(self._objects[storage])
-
     def select(self, storage: str, namespace: str = "") -> list[objects.Stored]:
         """Return the objects of a namespace, or all, ordered by namespace and name."""
         kept = self._objects[storage]

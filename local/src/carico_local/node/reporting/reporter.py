@@ -38,7 +38,6 @@ class Reporter:
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._idle = asyncio.Event()
         self._idle.set()
-        self.refused = 0
 
     def put(self, uid: str, *, namespace: str, name: str, status: dict[str, Any]) -> None:
         """Write the status as soon as a slot is free."""
@@ -114,7 +113,6 @@ class Reporter:
             self._refuse(report, error)
 
     def _refuse(self, report: _Report, error: errors.ApiError) -> None:
-        self.refused += 1
         _log.error("status_refused", pod=f"{report.namespace}/{report.name}", error=str(error))
 
     async def _delete(self, uid: str, report: _Report) -> None:
