@@ -170,9 +170,9 @@ class Server:
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int = PORT) -> None:
-        """Listen. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port)
+    async def start(self, host: str) -> None:
+        """Listen at `PORT`. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host, PORT)
 
     async def finish(self, *, linger_s: float = LINGER_S) -> None:
         """Answer for a little longer, then end connections as soon as no request is under way."""

@@ -7,7 +7,6 @@ import pathlib
 import random
 import socket
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from carico_core.domain import errors
@@ -17,13 +16,11 @@ from carico_core.runtime.process import tasks
 from carico_local.contained import identity, pair, settings, size
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Return the exit code of the container."""
     pair.exit_on_signals()
     try:
-        chosen = reading.load(
-            settings.ContainerSettings, prefix=settings.PREFIX, argv=argv, program=settings.PROGRAM
-        )  # fmt: skip
+        chosen = reading.load(settings.ContainerSettings, prefix=settings.PREFIX, program=settings.PROGRAM)
         node = _node(chosen)
     except errors.UserError as error:
         return tasks.report(error, program=settings.PROGRAM)

@@ -49,10 +49,9 @@ class Launch:
     images: Sequence[str]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Return the exit code: the node's, or 2 with one line where the node could not be started."""
-    given = sys.argv[1:] if argv is None else argv
-    node = Launch(**json.loads(pathlib.Path(given[0]).read_text(encoding="utf-8")))
+    node = Launch(**json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))
     try:
         return run(node)
     except (errors.EnvironmentUnfit, OSError) as error:
