@@ -116,7 +116,7 @@ def _tables(found: Json) -> Iterator[report.Table]:
         f"Figure 6: least traffic found within a bound of overload, of {len(found['figure_6']['front'])} points",
         ("overloaded", "coc at most", "coc", "cntc"),
         [
-            [each["overload"], *(_percent(each[name]) for name in ("bound", "coc", "cntc"))]
+            [each["overload"], *(formats.percent(each[name], 1) for name in ("bound", "coc", "cntc"))]
             for each in _some(found["figure_6"]["front"])
         ],
     )
@@ -149,7 +149,7 @@ def _some(points: Sequence[Json]) -> list[Json]:
 
 def _at(curve: Sequence[Sequence[float]], share: float) -> str:
     reached = [point for point in curve if point[0] <= share + 1e-9]
-    return f"{_percent(reached[-1][1])} / {_percent(reached[-1][2])}" if reached else "-"
+    return f"{formats.percent(reached[-1][1], 1)} / {formats.percent(reached[-1][2], 1)}" if reached else "-"
 
 
 def _row_of_table_7(each: Json) -> list[str]:
@@ -157,7 +157,7 @@ def _row_of_table_7(each: Json) -> list[str]:
     return [
         each["size"], each["algorithm"], _spread(each["cntc"]), _published(printed, "cntc"), _spread(each["coc"]),
         _published(printed, "coc"), _seconds(each["seconds"][0]), _seconds(printed and printed["seconds"]),
-        formats.number(each["evaluation_us"], 2), _percent(each["moved"]),
+        formats.number(each["evaluation_us"], 2), formats.percent(each["moved"], 1),
     ]  # fmt: skip
 
 
@@ -172,10 +172,6 @@ def _rows_of_table_4(each: Json) -> Iterator[list[str]]:
         each["overload"], "CPLEX", _QUOTED, _published(exact, "cntc"), _QUOTED, _published(exact, "coc"), _QUOTED,
         _seconds(exact["seconds"]),
     ]  # fmt: skip
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100.0 * value:.1f}"
 
 
 def _spread(found: Sequence[float] | None) -> str:

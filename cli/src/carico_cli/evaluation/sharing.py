@@ -94,8 +94,8 @@ def _setting(found: Json) -> str:
     base = found["base"]
     pods_per_s = base["fill"] * base["nodes"] * base["pods_per_node"] / base["life_s"]
     return (
-        f"{base['nodes']} nodes with room for {base['pods_per_node']} Pods, {_percent(base['fill'], 0)} % full, Pods "
-        f"of {base['life_s']:g} s: {pods_per_s:.0f} Pods/s, {base['burst']} at once; a decision takes "
+        f"{base['nodes']} nodes with room for {base['pods_per_node']} Pods, {formats.percent(base['fill'], 0)} % full, "
+        f"Pods of {base['life_s']:g} s: {pods_per_s:.0f} Pods/s, {base['burst']} at once; a decision takes "
         f"{_ms(base['decision_s'])} ms, a commit {_ms(base['commit_s'])} ms, views are {_ms(base['view_s'])} ms old; "
         f"{found['seeds']} x {base['measured_s']:g} s each, unless a table states otherwise."
     )
@@ -122,8 +122,8 @@ def _tables(found: Json) -> Iterator[report.Table]:
         ("choice", "schedulers", "fill %", "view ms", "conflicts %", "design %"),
         [
             [
-                _choice(each), str(each["schedulers"]), _percent(each["fill"], 0), _ms(each["view_s"]),
-                _percent(each["conflicts"]), _percent(each["stated"]),
+                _choice(each), str(each["schedulers"]), formats.percent(each["fill"], 0), _ms(each["view_s"]),
+                formats.percent(each["conflicts"]), formats.percent(each["stated"]),
             ]
             for each in found["design"]
         ],
@@ -147,9 +147,9 @@ def _varied(each: Json, column: str) -> str:
     if column == "choice":
         return _choice(each)
     if column in ("fill", "corrected"):
-        return _percent(each[column], 0 if column == "fill" else 2)
+        return formats.percent(each[column], 0 if column == "fill" else 2)
     if column == "score":
-        return _percent(each["score_percent"] / 100.0 if each["mode"] == "paper" else None, 0)
+        return formats.percent(each["score_percent"] / 100.0 if each["mode"] == "paper" else None, 0)
     return _ms(each[f"{column}_s"]) if f"{column}_s" in each else str(each[column])
 
 
@@ -159,14 +159,10 @@ def _choice(each: Json) -> str:
 
 def _figures(each: Json) -> list[str]:
     return [
-        _percent(each["conflicts"]), _percent(each["retries"]), _percent(each["requeued"]), _percent(each["busy"], 0),
-        _ms(each["waiting_s"]), _ms(each["waiting_p99_s"]), _percent(each["placed"], 1),
-        formats.number(each["chosen_pods"]), formats.number(each["deviation"]),
+        *(formats.percent(each[name]) for name in ("conflicts", "retries", "requeued")),
+        formats.percent(each["busy"], 0), _ms(each["waiting_s"]), _ms(each["waiting_p99_s"]),
+        formats.percent(each["placed"], 1), formats.number(each["chosen_pods"]), formats.number(each["deviation"]),
     ]  # fmt: skip
-
-
-def _percent(share: float | None, digits: int = 2) -> str:
-    return formats.number(None if share is None else 100.0 * share, digits)
 
 
 def _ms(seconds: float | None) -> str:

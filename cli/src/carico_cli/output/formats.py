@@ -102,6 +102,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None or not math.isfinite(value) else amounts.number(value, digits)
 
 
+def percent(share: float | None, digits: int = 2) -> str:
+    """Return a share as a number of percent; a dash where it is not known."""
+    return number(None if share is None else 100.0 * share, digits)
+
+
 def duration(seconds: float) -> str:
     """Return a duration.
 
