@@ -19,7 +19,9 @@ def parse(answered_s: float, payload: bytes) -> pictures.Service:
     message = codec.parse_json(payload)
     endpoints = message.objects("endpoints", count=_ENDPOINTS_MAX)
     requests = sum(each.integer("num_requests", maximum=_COUNT_MAX) for each in endpoints)
-    took_ns = sum(_optional_integer(each, "processing_time") for each in endpoints)
+    took_ns = sum(
+        each.integer("processing_time", maximum=_COUNT_MAX) for each in endpoints if each.has("processing_time")
+    )
     said = [_optional_text(each, "last_error") for each in endpoints]
     return pictures.Service(
         name=message.text("name", maximum=_TEXT_MAX),
@@ -48,10 +50,6 @@ def parse_all(answers: Mapping[str, list[tuple[float, bytes]]]) -> list[pictures
             if service.name == name:
                 found.append(service)
     return sorted(found, key=lambda each: (each.name, each.instance))
-
-
-def _optional_integer(message: fields.Fields, name: str) -> int:
-    return message.integer(name, maximum=_COUNT_MAX) if message.has(name) else 0
 
 
 def _optional_text(message: fields.Fields, name: str) -> str:
