@@ -136,11 +136,12 @@ def replay_dual(log: agent_log.AgentLog, constants: dual.DualConstants) -> tuple
     errors = []
     for evaluation in log.evaluations:
         estimate = estimator.update(agent_log.observe(evaluation))
-        if evaluation.baseline is not None and evaluation.cost is not None:
+        logged = evaluation.learnt.get("dual")
+        if logged is not None and logged.baseline is not None:
             errors.append(
                 (
-                    estimate.baseline[base.SIGNAL][0] - evaluation.baseline,
-                    estimate.cost[base.SIGNAL][0] - evaluation.cost,
+                    estimate.baseline[base.SIGNAL][0] - logged.baseline,
+                    estimate.cost[base.SIGNAL][0] - logged.cost,
                 )
             )
     rms = np.sqrt(np.mean(np.square(errors), axis=0))

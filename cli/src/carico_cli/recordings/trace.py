@@ -32,16 +32,6 @@ class Evaluation:
     pods: int | None
     learnt: Mapping[str, Learnt]
 
-    @property
-    def baseline(self) -> float | None:
-        """The logged baseline of `dual`."""
-        return self.learnt["dual"].baseline if "dual" in self.learnt else None
-
-    @property
-    def cost(self) -> float | None:
-        """The logged cost of `dual`."""
-        return self.learnt["dual"].cost if "dual" in self.learnt else None
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiEvent:
