@@ -1,8 +1,6 @@
 """The settings of the rescheduler."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
 
 from carico_core.domain import names as domain_names
 from carico_core.numerics.estimators import base
@@ -23,10 +21,6 @@ PROGRAM = "carico-rescheduler"
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReschedulerSettings:
     """Read once in `main`: environment CARICO_RESCHEDULER_..., flags --..."""
-
-    removed: ClassVar[Mapping[str, str]] = {
-        "least_move": "each move must gain what the start of its Pod costs (ADR 73)"
-    }
 
     automatic: bool = settings.setting(
         True, help="carry out each plan that pays; without it, plans are made, and carried out on request only",
