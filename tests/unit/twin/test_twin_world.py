@@ -15,8 +15,8 @@ CHOICES: dict[str, world.Choice] = {
     "kube least": slots.KubeOptions(request_cores=0.5),
     "kube most": slots.KubeOptions(request_cores=0.5, strategy="MostAllocated"),
     "constant": world.ConstantOptions(pods_per_core=1.5),
-    "trimaran": load_aware.LoadAwareOptions(request_cores=0.5),
-    "koordinator": load_aware.LoadAwareOptions(way="koordinator", request_cores=0.5),
+    "trimaran": load_aware.LoadAwareOptions(way="trimaran"),
+    "koordinator": load_aware.LoadAwareOptions(way="koordinator"),
     "oracle": world.OracleOptions(),
     "footprint": world.CaricoOptions(agent=agents.AgentOptions(estimator="footprint")),
 }

@@ -187,7 +187,7 @@ class World:
         report_s = self._plan.runtime.report_s + API_S
         watchers.started.append(lambda _, record: self._notify(lambda: scheduler.started(record), delay_s=report_s))
         for index, when_s in self._plan.agents_die_at_s:
-            self._timeline.at(when_s, functools.partial(self._silence, index))
+            self._timeline.at(when_s, self.agents[index].silence)
         return scheduler
 
     def _join(self, index: int) -> None:
@@ -195,9 +195,6 @@ class World:
         if self.agents:
             self.agents[index].begin()
         self._notify(lambda: self.scheduler.joined(index))
-
-    def _silence(self, index: int) -> None:
-        self.agents[index].silence()
 
     def _plan_events(self) -> None:
         plan = self._plan

@@ -42,7 +42,9 @@ def document(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> 
         "server_latency_ms": {name: list(row) for name, row in published.SERVER_LATENCY_MS.items()},
         "agent_overhead_percent": {str(pods): list(row) for pods, row in published.AGENT_OVERHEAD.items()},
         "pictured": [_pictured(each) for each in outcomes if each.series is not None],
-        "ablation": [_effect(each) for each in ablation.effects(tables.table(_of(outcomes, ablation.STEPS)))],
+        "ablation": [
+            dataclasses.asdict(each) for each in ablation.effects(tables.table(_of(outcomes, ablation.STEPS)))
+        ],
         "faults": {
             plan: {name: _cell(cell) for name, cell in cells.items()}
             for plan, cells in tables.table(_of(outcomes, ablation.FAULTS)).items()
@@ -140,10 +142,6 @@ def _emulated(selection: study.Selection, outcomes: Sequence[runs.RunResult]) ->
         ],
         "errors": emulated.errors(compared),
     }  # fmt: skip
-
-
-def _effect(found: ablation.Effect) -> Json:
-    return dataclasses.asdict(found)
 
 
 def _pictured(found: runs.RunResult) -> Json:

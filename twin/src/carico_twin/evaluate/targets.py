@@ -47,9 +47,9 @@ class Target:
 class _Facts:
     """The table, read by plan and contender; NaN if there is no run."""
 
-    def __init__(self, found: tables.Table, ours: str) -> None:
+    def __init__(self, found: tables.Table) -> None:
         self.found = found
-        self.ours = ours
+        self.ours = contenders.DEFAULT
         every = contenders.all_contenders()
         self.kube = contenders.in_families(every, "kube")
         self.constant = contenders.in_families(every, "constant")
@@ -68,9 +68,9 @@ class _Facts:
         return tables.best(self.found.get(plan, {}), self.kube)
 
 
-def judge(found: tables.Table, ours: str = contenders.DEFAULT) -> list[Target]:
-    """Return every target for one setting of ours."""
-    facts = _Facts(found, ours)
+def judge(found: tables.Table) -> list[Target]:
+    """Return every target for the default setting of ours."""
+    facts = _Facts(found)
     parts = (_over_all, _pi_1000, _dominated, _pi_others, _ramp_up, _train, _mixed, _isolation, _unequal, _waiting)
     return [target for part in parts for target in part(facts)]
 

@@ -29,10 +29,9 @@ ESTIMATE_CORES, ESTIMATE_BYTES = 0.25, 200.0 * 1024**2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareOptions:
-    """way: whose rules. request_cores: replaces the Pods' requests for CPU; None: as stated."""
+    """way: whose rules."""
 
-    way: Literal["trimaran", "koordinator"] = "trimaran"
-    request_cores: float | None = None
+    way: Literal["trimaran", "koordinator"]
 
 
 class LoadAware(slots.KubeScheduler):
@@ -45,7 +44,7 @@ class LoadAware(slots.KubeScheduler):
         timeline: virtual_time.Timeline,
         rng: np.random.Generator,
     ) -> None:
-        super().__init__(cluster, slots.KubeOptions(request_cores=options.request_cores), rng)
+        super().__init__(cluster, slots.KubeOptions(), rng)
         self._way = options.way
         self._timeline = timeline
         count = len(cluster.nodes)

@@ -17,7 +17,7 @@ MEMORY_CEILING = 0.95
 class Oracle:
     """Places by true costs; knows of a Pod's exit at once."""
 
-    def __init__(self, cluster: port.Cluster, *, tasks_per_core: float = 1.0) -> None:
+    def __init__(self, cluster: port.Cluster, *, tasks_per_core: float) -> None:
         self._cluster = cluster
         hardware = [node.machine.hardware for node in cluster.nodes]
         self._room = np.array([node.machine.hardware.cores * tasks_per_core for node in cluster.nodes])

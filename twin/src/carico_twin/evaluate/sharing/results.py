@@ -44,7 +44,7 @@ def document(selection: study.Selection, found: Sequence[study.Cell]) -> Json:
     return {
         "version": VERSION,
         "seeds": selection.seeds,
-        "base": _plain(selection.base),
+        "base": dataclasses.asdict(selection.base),
         "sweeps": {
             name: [row(cells[each]) for each in each_sweep]
             for name, each_sweep in study.sweeps(selection.base).items()
@@ -62,7 +62,7 @@ def row(cell: study.Cell) -> Json:
     arrived = sum(each.arrived for each in runs)
     waits = np.concatenate([np.asarray(each.waiting_s, dtype=np.float64) for each in runs])
     return {
-        **_plain(cell.setup),
+        **dataclasses.asdict(cell.setup),
         "pods": arrived,
         "placed": _share(sum(each.placed for each in runs), arrived),
         "conflicts": conflicts(cell),
@@ -119,10 +119,6 @@ def _design(selection: study.Selection, cells: Mapping[setups.Setup, study.Cell]
                 "fill": setup.fill, "view_s": setup.view_s, "stated": expected, "conflicts": conflicts(cells[setup]),
             })  # fmt: skip
     return found
-
-
-def _plain(setup: setups.Setup) -> Json:
-    return dataclasses.asdict(setup)
 
 
 def _share(part: float, whole: float) -> float:
