@@ -3,7 +3,7 @@
 import asyncio
 from typing import ClassVar, Protocol
 
-from textual import app, binding, events, screen, widgets, worker
+from textual import app, binding, events, screen, worker
 
 from carico_cli.live import addresses, loads, node_answers, ports
 from carico_cli.live import picture as pictures
@@ -96,33 +96,23 @@ class Help(screen.ModalScreen[None]):
         self.dismiss()
 
 
-class NodeScreen(screen.Screen[None]):
+class NodeScreen(own.LinesScreen):
     """One node. Only while it is open are agent and scheduler asked, and its Pods' loads listened to."""
 
-    DEFAULT_CSS = "NodeScreen Lines { height: 1fr; }"
     BINDINGS: ClassVar[list[binding.BindingType]] = [
         binding.Binding("escape,enter,backspace", "back", "Back", key_display="esc"),
         binding.Binding("left", "step(-1)", "Previous", key_display="←"),
         binding.Binding("right", "step(1)", "Next", key_display="→"),
         binding.Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
-        binding.Binding("up,k", "scroll(-1)", show=False),
-        binding.Binding("pagedown", "page(1)", show=False),
-        binding.Binding("pageup", "page(-1)", show=False),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
     ]
 
     def __init__(self, top: Owner, name: str) -> None:
-        super().__init__()
+        super().__init__(own.Lines(id="node"))
         self._top = top
         self._node = name
         self._detail: node_answers.Detail | None = None
         self._standing: node_answers.Standing | None = None
-        self._text = own.Lines(id="node")
-
-    def compose(self) -> app.ComposeResult:
-        """Return the lines and the keys."""
-        yield self._text
-        yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         """Ask now, and every `DETAIL_EVERY_S`."""
@@ -147,14 +137,6 @@ class NodeScreen(screen.Screen[None]):
         pods = pod_words.PodTable(self._top.shown).of_node(self._node, self.size.width)
         lines.show([*trouble, *node_words.lines(known, width=self.size.width), *([(), *pods] if pods else [])])
 
-    def on_resize(self) -> None:
-        """Cut lines to the new width."""
-        self.draw()
-
-    def action_back(self) -> None:
-        """Go back to the cluster."""
-        self.dismiss()
-
     def action_help(self) -> None:
         """Show the help."""
         self.app.push_screen(Help())
@@ -166,14 +148,6 @@ class NodeScreen(screen.Screen[None]):
         self._top.reader.loads.watch(name)
         self._ask()
         self.draw()
-
-    def action_scroll(self, by: int) -> None:
-        """Scroll by a line."""
-        self._text.scroll_by(by)
-
-    def action_page(self, by: int) -> None:
-        """Scroll by a screen."""
-        self._text.scroll_by(by * self._text.page)
 
     def _ask(self) -> None:
         if not self._top.is_paused:

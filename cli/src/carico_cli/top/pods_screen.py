@@ -158,33 +158,24 @@ class PodsScreen(screen.Screen[None]):
         self.app.push_screen(TextScreen(title, ask, at_end=at_end))
 
 
-class TextScreen(screen.Screen[None]):
+class TextScreen(own.LinesScreen):
     """A text that is asked for once, and again with `r`."""
 
-    DEFAULT_CSS = "TextScreen Lines { height: 1fr; }"
     BINDINGS: ClassVar[list[binding.BindingType]] = [
         binding.Binding("escape,enter,backspace,q", "back", "Back", key_display="esc"),
         binding.Binding("r", "again", "Refresh"),
         binding.Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
-        binding.Binding("up,k", "scroll(-1)", show=False),
-        binding.Binding("pagedown,space", "page(1)", show=False),
-        binding.Binding("pageup", "page(-1)", show=False),
+        binding.Binding("space", "page(1)", show=False),
         binding.Binding("home", "scroll(-10000000)", show=False),
         binding.Binding("end", "scroll(10000000)", show=False),
     ]
 
     def __init__(self, title: str, ask: Ask, *, at_end: bool) -> None:
         """`at_end`: show the last lines first."""
-        super().__init__()
+        super().__init__(own.Lines(title, id="text"))
         self._ask = ask
         self._at_end = at_end
-        self._text = own.Lines(title, id="text")
         self._found: Sequence[spans.Span] = ()
-
-    def compose(self) -> app.ComposeResult:
-        """Return the text and the keys."""
-        yield self._text
-        yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         """Ask."""
@@ -213,22 +204,6 @@ class TextScreen(screen.Screen[None]):
         for line, style in self._found:
             found += [((line[begin : begin + width], style),) for begin in range(0, len(line) or 1, width)]
         self._text.show(found)
-
-    def on_resize(self) -> None:
-        """Fit lines into the new width."""
-        self.draw()
-
-    def action_back(self) -> None:
-        """Go back to the Pods."""
-        self.dismiss()
-
-    def action_scroll(self, by: int) -> None:
-        """Scroll by a line."""
-        self._text.scroll_by(by)
-
-    def action_page(self, by: int) -> None:
-        """Scroll by a screen."""
-        self._text.scroll_by(by * self._text.page)
 
 
 async def explanation_of(reader: overlays.Reader, clock: clocks.Clock, pod: pictures.Pod) -> str:

@@ -1,11 +1,11 @@
 """Widgets that draw lines of spans. They draw only what is visible, so that 1,000 nodes cost no more than 20."""
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import binding, events
+from textual import app, binding, events, screen, widgets
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -41,7 +41,7 @@ class Lines(Widget):
 
     DEFAULT_CSS = "Lines { height: 1; }"
 
-    def __init__(self, title: str = "", *, id: str | None = None) -> None:  # noqa: A002  # textual's own name
+    def __init__(self, title: str = "", *, id: str) -> None:  # noqa: A002  # textual's own name
         super().__init__(id=id)
         self._title = title
         self._lines: Sequence[spans.Line] = ()
@@ -95,6 +95,46 @@ class Lines(Widget):
         return ((text, "bold"), ("─" * max(0, self.size.width - len(text)), "dim"))
 
 
+class LinesScreen(screen.Screen[None]):
+    """Lines that scroll, and the keys, over another screen."""
+
+    DEFAULT_CSS = "LinesScreen Lines { height: 1fr; }"
+    BINDINGS: ClassVar[list[binding.BindingType]] = [
+        binding.Binding("up,k", "scroll(-1)", show=False),
+        binding.Binding("pagedown", "page(1)", show=False),
+        binding.Binding("pageup", "page(-1)", show=False),
+    ]
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._text = lines
+
+    def compose(self) -> app.ComposeResult:
+        """Return the lines and the keys."""
+        yield self._text
+        yield widgets.Footer(show_command_palette=False, compact=True)
+
+    def draw(self) -> None:
+        """Draw the lines at the screen's width."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Fit lines into the new width."""
+        self.draw()
+
+    def action_back(self) -> None:
+        """Go back to the screen below."""
+        self.dismiss()
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by a line."""
+        self._text.scroll_by(by)
+
+    def action_page(self, by: int) -> None:
+        """Scroll by a screen."""
+        self._text.scroll_by(by * self._text.page)
+
+
 class Rows(Widget, Generic[R], can_focus=True):
     """A table with a cursor, which stays on its row when the order changes. Only the visible rows are formatted.
 
@@ -103,7 +143,7 @@ class Rows(Widget, Generic[R], can_focus=True):
 
     DEFAULT_CSS = "Rows { height: 1fr; min-height: 3; }"
 
-    def __init__(self, on_choose: Callable[[R], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
+    def __init__(self, on_choose: Callable[[R], None], *, id: str) -> None:  # noqa: A002  # as above
         super().__init__(id=id)
         self._on_choose = on_choose
         self.rows: Sequence[R] = ()
@@ -193,7 +233,7 @@ class Rows(Widget, Generic[R], can_focus=True):
 class Nodes(Rows[pictures.Node]):
     """The table of nodes."""
 
-    def __init__(self, on_choose: Callable[[str], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
+    def __init__(self, on_choose: Callable[[str], None], *, id: str) -> None:  # noqa: A002  # as above
         super().__init__(lambda node: on_choose(node.name), id=id)
         self._view = views.View()
 
@@ -237,7 +277,7 @@ class Pods(Rows[pictures.Pod]):
     """The table of Pods: those that wait come first."""
 
     def __init__(
-        self, on_choose: Callable[[pictures.Pod], None], *, id: str | None = None  # noqa: A002  # as above
+        self, on_choose: Callable[[pictures.Pod], None], *, id: str  # noqa: A002  # as above
     ) -> None:  # fmt: skip
         super().__init__(on_choose, id=id)
         self._table: pod_words.PodTable | None = None

@@ -14,7 +14,7 @@ _NAME_CELLS, _SPARK_CELLS_MOST = 9, 90
 _TEXT_CELLS = 40
 
 
-def lines(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
+def lines(picture: pictures.Picture, width: int) -> list[spans.Line]:
     """Return the panel's lines."""
     found = picture.summaries
     if not found:

@@ -54,14 +54,14 @@ def _waiting(picture: pictures.Picture) -> str:
     return f"{picture.waiting} waiting" + ("" if longest is None else f" ({formats.duration(longest[1])})")
 
 
-def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
+def jobs(picture: pictures.Picture, width: int) -> list[spans.Line]:
     """Return a line for each job: its progress, and its Pods by phase."""
     longest = max((len(job.name) for job in picture.jobs), default=0)
     cells = max(JOB_CELLS, min(longest, width - _OF_JOB_CELLS))
     return [_job(job, cells) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
 
 
-def decisions(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
+def decisions(picture: pictures.Picture, width: int) -> list[spans.Line]:
     """Return a line for each decision, newest first."""
     return [_decision(found, width) for found in picture.decisions] or [(("none yet", "dim"),)]
 
