@@ -1,7 +1,6 @@
 """Jobs on a cluster.
 
-- `submit`: a job of Pods; `job_wait`: waits for it; `refusals`: why the API refuses them; `job_summary`: what became
-  of it
+- `submit`: a job of Pods; `job_wait`: waits for it, and prints what became of it; `refusals`: why the API refuses them
 - `demo`: a cluster, a job and a report; `live_view` draws the job, `demo_page` is the report, `demo_charts`
   its pictures
 - `simulated`: what kube-scheduler would have done with a demo's job

@@ -1,13 +1,15 @@
 """Waits for a job that was submitted: its progress, what keeps it waiting, and what became of it."""
 
 import asyncio
+import collections
 import contextlib
+import statistics
 from collections.abc import Callable, Sequence
 
-from carico_cli.jobs import job_summary, refusals
+from carico_cli.jobs import refusals
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_local.jobs import facts
 from carico_local.jobs import job as jobs
 
@@ -16,6 +18,8 @@ _PROGRESS_EVERY_S = 2.0
 _STILL_S = 60.0
 # At most this many Pods that did not succeed are named.
 _NAMED_MOST = 10
+# Nodes that are named; a large cluster has thousands.
+_NODES_MOST = 8
 # Takes for how long the API has been away.
 WhyGone = Callable[[float], str | None]
 
@@ -82,11 +86,41 @@ async def _refusal(live: connection.ApiSession, job: jobs.Job, name: str) -> str
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
     """Print what became of the job, and which Pods did not succeed; return the exit code."""
-    formats.say("\n".join(job_summary.lines(job.name, pods)))
+    formats.say("\n".join(summary(job.name, pods)))
     bad = [pod for pod in pods if pod.phase != "Succeeded"]
     for line in unsuccessful(job.name, bad):
         formats.say(line, err=True)
     return int(bool(bad))
+
+
+def summary(name: str, pods: Sequence[facts.PodFacts]) -> list[str]:
+    """Return the summary of a job whose Pods have all ended."""
+    succeeded = sum(pod.phase == "Succeeded" for pod in pods)
+    ends = [pod.terminal_s for pod in pods if pod.terminal_s is not None]
+    took = f" in {max(ends) - min(pod.created_s for pod in pods):.1f} s" if ends else ""
+    found = [f"job {name}: {succeeded} of {amounts.plural(len(pods), 'Pod')} succeeded{took}"]
+    times_s = [pod.time_s for pod in pods if pod.time_s is not None]
+    # A Pod waits for a node and then for its process to start.
+    waits_s = [pod.started_s - pod.created_s for pod in pods if pod.started_s is not None]
+    if times_s:
+        found.append(f"  a Pod ran {_spread(times_s)}")
+    if waits_s:
+        found.append(f"  and waited {_spread([max(each, 0.0) for each in waits_s])} before it started")
+    on = collections.Counter(pod.node for pod in pods if pod.node is not None)
+    if on:
+        named = sorted(on, key=formats.natural)
+        more = f" and on {len(named) - _NODES_MOST} more nodes" if len(named) > _NODES_MOST else ""
+        found.append(f"  Pods by node: {', '.join(f'{node} {on[node]}' for node in named[:_NODES_MOST])}{more}")
+    return found
+
+
+def _spread(values_s: Sequence[float]) -> str:
+    """Return mean and largest.
+
+    >>> _spread([1.0, 2.0])
+    '1.5 s on average, 2.0 s at most'
+    """
+    return f"{statistics.fmean(values_s):.1f} s on average, {max(values_s):.1f} s at most"
 
 
 class _Outage:
