@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import pathlib
 import ssl
-from collections.abc import Mapping
 from typing import Protocol
 
 # The first checks follow each other fast, for a quick start; later ones leave the CPU to the services.
@@ -120,9 +119,7 @@ def unverified() -> ssl.SSLContext:
     return context
 
 
-async def get(
-    port: int, path: str, headers: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None
-) -> Answer | None:
+async def get(port: int, path: str, *, tls: ssl.SSLContext | None = None) -> Answer | None:
     """Return the answer of 127.0.0.1 to a GET; None where there is none in time.
 
     HTTP/1.0, so that the answer ends with the connection and is never chunked.
@@ -131,8 +128,7 @@ async def get(
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
             try:
-                lines = [f"GET {path} HTTP/1.0", "Host: 127.0.0.1", *(f"{k}: {v}" for k, v in (headers or {}).items())]
-                writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+                writer.write(f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
                 return _parse(await reader.read(-1))
             finally:
                 writer.close()
