@@ -37,7 +37,7 @@ _HINT = (
 Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
 
-def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) -> Any:
+def guard(token: str | None, hosts: Collection[str], *, hint: str = _HINT) -> Any:
     """Return the middleware that admits requests with the token; None: TLS has verified the client's certificate.
 
     `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.

@@ -26,7 +26,7 @@ class Cluster:
     lister: listing.Lister
     hub: watch.Hub
     # Pods with another schedulerName get a warning; empty: no warnings.
-    scheduler_names: tuple[str, ...] = ()
+    scheduler_names: tuple[str, ...]
 
 
 def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[str, ...] = ()) -> Cluster:

@@ -57,7 +57,7 @@ class Presenter:
     form: Form
     clock: clocks.Clock
     # What a Table row contains of its object: Metadata, Object or None.
-    include_object: str = "Metadata"
+    include_object: str
 
     @property
     def name(self) -> str:

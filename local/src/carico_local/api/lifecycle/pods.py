@@ -30,7 +30,7 @@ def parse_binding(body: object) -> objects.Object:
 
 
 def bind(
-    kept: store.Store, clock: clocks.Clock, pod: objects.Stored, binding: objects.Object, *, dry_run: bool = False
+    kept: store.Store, clock: clocks.Clock, pod: objects.Stored, binding: objects.Object, *, dry_run: bool
 ) -> None:
     """Bind a Pod to a node. Raise `RequestFailed` (409) if it is bound, is being deleted, or is another Pod."""
     name = pod.data["metadata"]["name"]

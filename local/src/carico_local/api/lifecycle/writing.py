@@ -48,7 +48,7 @@ class Written:
     """The result of a write, and the unknown fields that were dropped from the client's body."""
 
     stored: objects.Stored
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...]
     removed: bool = False
 
 
@@ -89,7 +89,7 @@ class Writer:
         stored = objects.freeze(data, 0) if mode.dry_run else self._store.put(resource.storage, data)
         return Written(stored=stored, unknown=tuple(unknown))
 
-    def update(self, resource: resources.Resource, key: objects.Key, edit: Edit, mode: Mode = PLAIN) -> Written:
+    def update(self, resource: resources.Resource, key: objects.Key, edit: Edit, mode: Mode) -> Written:
         """Update an object by an edit; raise `RequestFailed` (400, 404, 409, 422)."""
         old = self.find(resource, key)
         draft = {"kind": resource.kind, "apiVersion": resource.api_version, **objects.copy(old)}
@@ -172,7 +172,7 @@ class Writer:
             _restore(data, old.data, ("spec",) if status else ("status",))
 
 
-def decode(resource: resources.Resource, body: object, *, strict: bool = False) -> tuple[objects.Object, list[str]]:
+def decode(resource: resources.Resource, body: object, *, strict: bool) -> tuple[objects.Object, list[str]]:
     """Return the object in a body, without its kind, and the unknown fields; raise `RequestFailed` (400)."""
     data, unknown = schema.decode(resource.definition, body)
     if strict and unknown:

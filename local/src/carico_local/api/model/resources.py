@@ -115,9 +115,9 @@ class Target:
     """The target of a request path: a collection (no name), an object, or a subresource of it."""
 
     resource: Resource
-    namespace: str = ""
+    namespace: str
     name: str = ""
-    subresource: str = ""
+    subresource: str
     watch: bool = False
 
 

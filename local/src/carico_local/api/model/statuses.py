@@ -81,7 +81,7 @@ def no_such_stream(command: str) -> RequestFailed:
     return RequestFailed(404, "NotFound", f"this cluster has no `{command}`: {where}")
 
 
-def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
+def already_exists(resource: str, name: str, *, group: str) -> RequestFailed:
     """Return a 409: an object with the same name exists."""
     message = f"{_qualified(resource, group)} {_quote(name)} already exists"
     return RequestFailed(409, "AlreadyExists", message, _details(resource, name, group))

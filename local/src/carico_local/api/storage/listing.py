@@ -25,14 +25,14 @@ class ListQuery:
     """The fields of metav1.ListOptions that the API supports. `version`: None where the client gave none."""
 
     selector: selectors.Selector
-    limit: int = 0
-    token: str = ""
-    version: int | None = None
-    match: str = ""
-    watch: bool = False
-    bookmarks: bool = False
-    initial_events: bool = False
-    timeout_s: float | None = None
+    limit: int
+    token: str
+    version: int | None
+    match: str
+    watch: bool
+    bookmarks: bool
+    initial_events: bool
+    timeout_s: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
