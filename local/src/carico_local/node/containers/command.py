@@ -32,7 +32,7 @@ class Place:
     # ConfigMaps and Secrets for its variables.
     objects: config_objects.Objects
     # The container's restart count where the API shows it as running: if there is no record of it here, it is lost.
-    was_running: int | None = None
+    was_running: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ class PodWorker:
         *,
         node: container_command.NodeParts,
         pod_ip: str,
-        rejected: admission.Rejection | None = None,
-        check_again: Callable[[], Awaitable[admission.Rejection | None]] | None = None,
+        rejected: admission.Rejection | None,
+        check_again: Callable[[], Awaitable[admission.Rejection | None]] | None,
     ) -> None:
         self.spec = spec
         self.pod_ip = pod_ip

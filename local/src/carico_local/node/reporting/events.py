@@ -37,7 +37,7 @@ class Events:
         self._recorder = recorder
         self._queue: asyncio.Queue[_Event] = asyncio.Queue(QUEUE_LIMIT)
 
-    def add(self, pod: dict[str, Any], *, reason: str, action: str, note: str, warning: bool = False) -> None:
+    def add(self, pod: dict[str, Any], *, reason: str, action: str, note: str, warning: bool) -> None:
         """Queue an Event; a full queue drops it."""
         with contextlib.suppress(ValueError, asyncio.QueueFull):
             parsed = api_objects.parse_pod(pod)

@@ -34,12 +34,12 @@ _LIMITS = connections.Limits(most=256, handshake_s=10.0, idle_s=90.0, stop_s=1.0
 class Wanted:
     """The options of a log request: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
 
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    since_ns: int = 0
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail_lines: int | None
+    limit_bytes: int | None
+    since_ns: int
 
 
 def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
@@ -69,7 +69,7 @@ class LogServer:
 
     @contextlib.asynccontextmanager
     async def listening(
-        self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None = None
+        self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None
     ) -> AsyncIterator[int]:  # fmt: skip
         """Listen for as long as the block runs, and yield the port. Raises `EnvironmentUnfit`.
 

@@ -72,10 +72,10 @@ class PodState:
     host_ip: str
     containers: Mapping[str, ContainerState]
     init_containers: Mapping[str, ContainerState]
-    sandboxed: bool = False
+    sandboxed: bool
     # True once the Pod is being deleted or stopped and nothing of it runs.
-    ended: bool = False
-    rejected: tuple[str, str] | None = None
+    ended: bool
+    rejected: tuple[str, str] | None
     # Reason and message where the node ended the Pod, whatever its containers' exit codes are.
     failed: tuple[str, str] | None = None
 

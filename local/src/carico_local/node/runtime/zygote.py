@@ -264,7 +264,7 @@ class Zygote:
         self._send(event="exited", id=container.id, **exited)
 
 
-def serve(root: pathlib.Path, closed: Sequence[str] = ()) -> None:
+def serve(root: pathlib.Path, closed: Sequence[str]) -> None:
     """Run the zygote of a node's directory until asked to quit or idle for too long; see `close`."""
     close(closed)
     # The supervisor handles Ctrl-C, and containers end in the node's order.

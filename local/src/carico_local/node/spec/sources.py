@@ -56,7 +56,7 @@ class Mount:
 
     volume: str
     path: str
-    sub_path: str = ""
+    sub_path: str
 
 
 def is_known_field(path: str) -> bool:
