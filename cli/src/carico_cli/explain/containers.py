@@ -62,7 +62,7 @@ def _fact(
     }  # fmt: skip
 
 
-def sentences(answer: Mapping[str, Any], kubectl: str = "kubectl") -> list[str]:
+def sentences(answer: Mapping[str, Any], kubectl: str) -> list[str]:
     """Return the same as sentences, with where to read more; empty where there is nothing to add."""
     found: Sequence[Mapping[str, Any]] = answer.get("containers") or ()
     if not found:

@@ -52,7 +52,7 @@ class Page:
     origin: str
     picture: str
     details: Sequence[tuple[str, str]]
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
 
 
 def check(folder: pathlib.Path, *, flag: str = "--out") -> None:

@@ -127,7 +127,7 @@ def _skipped(rows: Sequence[Row], counts: Mapping[str, int], is_wide: bool) -> l
     return lines
 
 
-def standing(answer: Row, at: addresses.Address = addresses.OF_SHELL) -> list[str]:
+def standing(answer: Row, at: addresses.Address) -> list[str]:
     """Return how things stand: under way, paused, or why nothing is moved. at: the cluster, which advice names."""
     current = answer.get("current")
     if current is not None:

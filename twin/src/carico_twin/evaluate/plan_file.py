@@ -70,7 +70,7 @@ class _Table:
         value = self.optional_number(key, least=least, most=most)
         return default if value is None else value
 
-    def optional_number(self, key: str, *, least: float = 0.0, most: float = math.inf) -> float | None:
+    def optional_number(self, key: str, *, least: float, most: float = math.inf) -> float | None:
         value = self._take(key)
         if value is None:
             return None

@@ -51,7 +51,7 @@ class TwinNode:
 
     def __init__(
         self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: virtual_time.Timeline,
-        watchers: Watchers, rng: np.random.Generator, *, kills: bool = False,
+        watchers: Watchers, rng: np.random.Generator, *, kills: bool,
     ) -> None:  # fmt: skip
         """`kills`: exceeding the node's memory kills Pods; otherwise it is only counted."""
         self.index = index

@@ -25,7 +25,7 @@ class Shape:
     mode: str
     reproduced: bool | None
     detail: str
-    better: bool = False
+    better: bool
 
 
 class _Look:
