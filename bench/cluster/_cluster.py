@@ -20,10 +20,10 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
-from carico_local import nats_server
 from carico_local.binaries import tools
 from carico_local.cluster import processes
 from carico_local.control_plane import commands, standalone
+from tests.tools.sites import nats_site
 
 CLOCK = clocks.SystemClock()
 IN_FLIGHT = 32
@@ -40,7 +40,7 @@ QPS = 5000
 class Cluster:
     """A control plane without kubelets, a bus on which all its Nodes advertise, and a watch of its Pods."""
 
-    def __init__(self, folder: pathlib.Path, plane: standalone.Standalone, nats: nats_server.NatsServer) -> None:
+    def __init__(self, folder: pathlib.Path, plane: standalone.Standalone, nats: nats_site.NatsServer) -> None:
         self._folder = folder
         self._plane = plane
         self._nats = nats
@@ -198,7 +198,7 @@ async def empty(folder: pathlib.Path, *api_flags: str) -> AsyncIterator[Cluster]
     binaries = {part: str(found[part].path) for part in parts}
     plane.plane = dataclasses.replace(plane.plane, binaries=binaries, api_flags=api_flags)
     plane.start()
-    nats = nats_server.NatsServer(folder / "nats").start()
+    nats = nats_site.NatsServer(folder / "nats").start()
     cluster = Cluster(folder, plane, nats)
     wanted = api_client.KubeSettings(kubeconfig=str(plane.kubeconfig), in_flight=IN_FLIGHT)
     cluster.api = await api_client.connect(wanted, clock=CLOCK, user_agent="bench")

@@ -30,7 +30,7 @@ from bench import _process
 from bench.cluster import _claimer, _cluster
 from carico_cli.live import members
 from carico_core.domain import messages
-from carico_local import nats_server
+from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
 NODES, PODS = 1000, 3000
@@ -178,7 +178,7 @@ def _found(
 def claims(seconds: float) -> tuple[float, float]:
     """Return how many claims all writers together commit a second, and the CPU for each, NATS included, in us."""
     with tempfile.TemporaryDirectory() as folder:
-        nats = nats_server.NatsServer(pathlib.Path(folder) / "nats").start()
+        nats = nats_site.NatsServer(pathlib.Path(folder) / "nats").start()
         writers: list[subprocess.Popen[str]] = []
         try:
             asyncio.run(_claimer.prepare(nats.url))

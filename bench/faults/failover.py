@@ -23,10 +23,10 @@ from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease
-from carico_local import nats_server
 from carico_local.api import access
 from carico_local.cluster import free_ports
 from carico_local.cluster.services import readiness
+from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
 CLOCK = clock.SystemClock()
@@ -193,7 +193,7 @@ async def _measure(folder: pathlib.Path, *, changes: int) -> list[Row]:
 
 @contextlib.asynccontextmanager
 async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
-    server = nats_server.NatsServer(folder / "nats").start()
+    server = nats_site.NatsServer(folder / "nats").start()
     port = free_ports.choose_one()
     api = _start_api(folder / "api", port)
     token = access.obtain_token(folder / "api" / "token")

@@ -16,9 +16,9 @@ from carico_agent.learning import pipeline, pod_usage
 from carico_agent.telemetry import sources
 from carico_core.numerics.estimators import base
 from carico_core.runtime.process import clock as clocks
-from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
+from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
 MEASURE_S = 20.0
@@ -81,7 +81,7 @@ def pod_us() -> float | None:
 @contextlib.contextmanager
 def server(folder: pathlib.Path) -> Iterator[str]:
     """The address of a NATS server of its own."""
-    made = nats_server.NatsServer(folder / "nats").start()
+    made = nats_site.NatsServer(folder / "nats").start()
     try:
         yield made.url
     finally:

@@ -23,7 +23,7 @@ from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock, memory_use
 from carico_core.wire import messages as wire
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
+from tests.tools.sites import nats_site
 
 DIMS = ("cpu", "memory", "io")
 NODES = 30_000
@@ -41,7 +41,7 @@ def run(quick: bool) -> list[runner.Row]:
 
 def _rows(*, nodes: int, rounds: int) -> list[runner.Row]:
     with tempfile.TemporaryDirectory() as folder:
-        server = nats_server.NatsServer(pathlib.Path(folder) / "nats").start()
+        server = nats_site.NatsServer(pathlib.Path(folder) / "nats").start()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
                 rates = loop.run(_rates(server.url, nodes=nodes, rounds=rounds))

@@ -21,12 +21,12 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import subjects
-from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
+from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
 NODE = "bench"
@@ -72,7 +72,7 @@ def run(quick: bool) -> list[Row]:
 async def _measure(folder: pathlib.Path, layout: layouts.Layout, *, quick: bool) -> list[Row]:
     node = groups.Group(layout=layout, path=f"carico-bench-latency-{os.getpid()}")
     node.create()
-    server = nats_server.NatsServer(folder / "nats").start()
+    server = nats_site.NatsServer(folder / "nats").start()
     flags = ["--node", NODE, "--bus-url", server.url, "--scope", "cgroup", "--cgroup", node.path, "--cores", "4"]
     agent = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "carico_agent", *flags, "--scale", "0.125", "--http-port", "-1",

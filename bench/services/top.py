@@ -29,12 +29,12 @@ from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import nats_server
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
+from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
 NODES = 1000
@@ -120,7 +120,7 @@ class _Spent(NamedTuple):
 async def _server_percent(seconds: float) -> tuple[_Spent, _Spent]:
     """What a viewer adds, without and with what Pods use; at the rates at which agents report."""
     with tempfile.TemporaryDirectory() as folder:
-        server = nats_server.NatsServer(pathlib.Path(folder)).start()
+        server = nats_site.NatsServer(pathlib.Path(folder)).start()
         try:
             settings, clock = buses.BusSettings(url=server.url), clocks.SystemClock()
             bus = await nats_bus.connect(settings, name="bench", clock=clock)
@@ -133,7 +133,7 @@ async def _server_percent(seconds: float) -> tuple[_Spent, _Spent]:
 
 
 async def _with_and_without(
-    server: nats_server.NatsServer, bus: nats_bus.NatsBus, settings: buses.BusSettings, seconds: float
+    server: nats_site.NatsServer, bus: nats_bus.NatsBus, settings: buses.BusSettings, seconds: float
 ) -> tuple[_Spent, _Spent]:
     pid = server.pid
     sending = asyncio.ensure_future(_send(bus))

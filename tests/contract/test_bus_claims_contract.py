@@ -11,9 +11,9 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
 from tests.tools import waiting
 from tests.tools.memory import memory_bus
+from tests.tools.sites import nats_site
 
 SUBJECT = subjects.claim("node-1.example")
 OTHER = subjects.claim("node-2")
@@ -31,7 +31,7 @@ class Site:
 async def site(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Site]:
     members: list[Any] = []
     hub = memory_bus.Hub()
-    server = nats_server.NatsServer(tmp_path / "nats") if request.param == "nats" else None
+    server = nats_site.NatsServer(tmp_path / "nats") if request.param == "nats" else None
 
     async def join() -> Any:
         if server is None:

@@ -13,9 +13,9 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
 from tests.tools import waiting
 from tests.tools.memory import memory_bus
+from tests.tools.sites import nats_site
 
 WAIT_S = waiting.WAIT_S
 # Nothing that is stored here is to grow too old before a slow machine has read it.
@@ -28,7 +28,7 @@ async def join(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[J
     """Gives a new member of one bus at each call."""
     members: list[Any] = []
     hub = memory_bus.Hub()
-    server = nats_server.NatsServer(tmp_path / "nats") if request.param == "nats" else None
+    server = nats_site.NatsServer(tmp_path / "nats") if request.param == "nats" else None
 
     async def member() -> Any:
         if server is None:

@@ -20,12 +20,12 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
-from carico_local import nats_server
 from carico_local.cluster import free_ports, processes
 from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity, standalone
 from tests.tools import kubernetes as programs
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 CONFIGURATION = pathlib.Path(__file__).parents[2] / "deploy/extender/kube-scheduler-configuration.yaml"
 PROFILE = "kube-carico"
@@ -45,7 +45,7 @@ class Site:
         self.covered: dict[str, frozenset[str]] = {}
         # Cores below the ceiling, of nodes that state this too; each Pod costs one.
         self.headroom_cores: dict[str, float] = {}
-        self.nats = nats_server.NatsServer(root / "nats")
+        self.nats = nats_site.NatsServer(root / "nats")
         self.extender_port = free_ports.choose_one()
         self.health_port = free_ports.choose_one()
         self.client: api_client.KubeClient

@@ -21,10 +21,9 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles, streams, subjects
-from carico_local import nats_server
 from tests.security import raw_client
 from tests.tools import waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 ATTACKER, VICTIM, QUIET = "node-a", "node-b", "node-c"
 # Of agents that are not heard, or not let in, for a while.
@@ -58,7 +57,7 @@ class Bus(Protocol):
     auth: security_site.Auth
 
     @property
-    def nats(self) -> nats_server.NatsServer: ...
+    def nats(self) -> nats_site.NatsServer: ...
 
     def raw(self, role: roles.Role, node: str | None = None) -> raw_client.RawClient:
         """Return a connection of the role, accepted by the server."""
@@ -86,7 +85,7 @@ class StaticBus:
     def __init__(self, root: pathlib.Path, *, nodes: Sequence[str] = NODES) -> None:
         self.keys = key_folder.KeyFolder(root / "keys")
         config = arrangements.static(self.keys, nodes=nodes, tls=None).config
-        self.nats = nats_server.NatsServer(root / "nats", extra={**config, **raw_client.PATIENT})
+        self.nats = nats_site.NatsServer(root / "nats", extra={**config, **raw_client.PATIENT})
         # Not started: other tests are of a server without it.
         self.auth = security_site.Auth(
             root / "auth.log", "--bus-url", self.nats.url, "--bus-nkey", str(self.keys.path("auth")),

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from carico_core.runtime.process import settings
-from carico_local import nats_server
 from carico_local.control_plane import commands, standalone
 from carico_local.played_nodes import nodes as played
 from tests.tools import kubernetes
+from tests.tools.sites import nats_site
 from tests.upstream import suite_stage
 
 NODES, CORES, PODS = 4, 16, 110
@@ -66,7 +66,7 @@ def node(number: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _carico(plane: standalone.Standalone, root: pathlib.Path) -> Iterator[None]:
     """Run CARICO's scheduler, which serves every Pod, and what plays the agents of all nodes."""
-    nats = nats_server.NatsServer(root / "nats").start()
+    nats = nats_site.NatsServer(root / "nats").start()
     common = ["--bus-url", nats.url, "--kubeconfig", str(plane.kubeconfig), "--http-port", "-1"]
     size = ["--nodes", str(NODES), "--cores", str(CORES), "--pods-per-core", str(PODS_PER_CORE)]
     started: list[subprocess.Popen[bytes]] = []

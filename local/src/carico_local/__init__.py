@@ -13,7 +13,7 @@ workloads       the programs that Pods of a job run
 applications    services that send each other requests, and their users
 compare         `carico compare`: the same job, or the applications, under one scheduler after another
 jobs            Pods of one workload with a common label: created, observed, reported
-nats_server     a NATS server with JetStream on loopback
+nats_server     the program of a NATS server, and a configuration with JetStream on loopback
 qos             quality-of-service classes of Pods: CPU weights and OOM scores, as in a kubelet
 private_files   files that only their owner can read
 """

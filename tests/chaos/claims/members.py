@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.chaos.claims import model
 from tests.tools import tcp_proxy
+from tests.tools.sites import nats_site
 
 # As in the tests of a few schedulers: what they wait for is a Lease of 6 s.
 FLAGS = (
@@ -62,14 +62,14 @@ class Member:
         return self.log.read_bytes().count(b"a claim ended without a bind") if self.log.exists() else 0
 
 
-def servers(folder: pathlib.Path, count: int) -> list[nats_server.NatsServer]:
+def servers(folder: pathlib.Path, count: int) -> list[nats_site.NatsServer]:
     """Return one NATS server, or a cluster of them; not started."""
     if count == 1:
-        return [nats_server.NatsServer(folder / "nats")]
+        return [nats_site.NatsServer(folder / "nats")]
     peers = [free_ports.choose_one() for _ in range(count)]
     routes = [f"nats://127.0.0.1:{port}" for port in peers]
     return [
-        nats_server.NatsServer(
+        nats_site.NatsServer(
             folder / f"nats-{number}",
             extra={
                 "server_name": f"n{number}",
@@ -82,7 +82,7 @@ def servers(folder: pathlib.Path, count: int) -> list[nats_server.NatsServer]:
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: pathlib.Path, count: int, served: model.Model, nats: list[nats_server.NatsServer]
+    folder: pathlib.Path, count: int, served: model.Model, nats: list[nats_site.NatsServer]
 ) -> AsyncIterator[list[Member]]:
     """Run so many schedulers for as long as the block."""
     async with contextlib.AsyncExitStack() as stack:

@@ -29,10 +29,10 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
-from carico_local import nats_server
 from carico_scheduler.sharing.claims import janitor, ledger
 from tests.chaos.claims import members, model
 from tests.chaos.nemesis import deck, faults
+from tests.tools.sites import nats_site
 
 MEMBER = "member"
 # Two faults of NATS for many of members: after one nothing is committed for 7 s.
@@ -73,7 +73,7 @@ class Run:
 class Soak:
     """One run."""
 
-    def __init__(self, run: Run, made: model.Model, nats: list[nats_server.NatsServer], bus: nats_bus.NatsBus) -> None:
+    def __init__(self, run: Run, made: model.Model, nats: list[nats_site.NatsServer], bus: nats_bus.NatsBus) -> None:
         self._run = run
         self._model = made
         self._nats = nats

@@ -11,11 +11,10 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from carico_web import service
 from carico_web import settings as setting
-from tests.tools.sites import fake_fleet
+from tests.tools.sites import fake_fleet, nats_site
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect
@@ -44,7 +43,7 @@ class Site:
             "port": self.websocket_port, "host": "127.0.0.1", "no_tls": True,
             "allowed_origins": [f"http://127.0.0.1:{self.port}"],
         }  # fmt: skip
-        self.server = nats_server.NatsServer(folder / "nats", extra={**users, "websocket": websocket})
+        self.server = nats_site.NatsServer(folder / "nats", extra={**users, "websocket": websocket})
 
     def settings(self, nkey: pathlib.Path) -> setting.WebSettings:
         """The page's server with this seed."""

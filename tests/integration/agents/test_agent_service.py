@@ -25,10 +25,10 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 # An interpreter starts, on a machine that may do much besides.
 WAIT_S = 60.0
@@ -91,14 +91,14 @@ class Process:
 
 
 @pytest.fixture
-def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
-    made = nats_server.NatsServer(tmp_path / "nats")
+def server(tmp_path: pathlib.Path) -> Iterator[nats_site.NatsServer]:
+    made = nats_site.NatsServer(tmp_path / "nats")
     yield made
     made.stop()
 
 
 @pytest.fixture
-def agent(tmp_path: pathlib.Path, server: nats_server.NatsServer) -> Iterator[Process]:
+def agent(tmp_path: pathlib.Path, server: nats_site.NatsServer) -> Iterator[Process]:
     made = Process(tmp_path, "--bus-url", server.url, "--pod-events", "none")
     yield made
     made.end(signal.SIGKILL)
@@ -110,7 +110,7 @@ async def until(condition: Callable[[], bool], *, what: str) -> None:
 
 
 async def test_loads_what_it_uses_and_no_more(
-    tmp_path: pathlib.Path, server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each MB in an agent is one on every node: at most 50 (docs/measurements.md)."""
     await asyncio.to_thread(server.start)
@@ -129,7 +129,7 @@ async def test_loads_what_it_uses_and_no_more(
 
 
 async def test_starts_before_nats_lives_through_an_outage_and_stops_when_asked(
-    server: nats_server.NatsServer, agent: Process
+    server: nats_site.NatsServer, agent: Process
 ) -> None:
     assert await asyncio.to_thread(agent.get, "/healthz") == (200, "ok\n")
     assert "bus: not connected to NATS" in (await asyncio.to_thread(agent.get, "/readyz"))[1]
@@ -216,7 +216,7 @@ def start_in(pod: groups.Group) -> "subprocess.Popen[bytes]":
 
 
 async def test_a_pod_of_an_emulated_node_is_reported_at_once_when_it_starts_and_when_it_ends(
-    tmp_path: pathlib.Path, server: nats_server.NatsServer, node: groups.Group
+    tmp_path: pathlib.Path, server: nats_site.NatsServer, node: groups.Group
 ) -> None:
     server.start()
     flags = ("--scope", "cgroup", "--cgroup", node.path, "--cores", "4", "--scale", "0.125", "--pod-events", "cgroup")

@@ -15,10 +15,9 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import metrics
 from carico_core.wire import accounts, roles, streams, subjects
-from carico_local import nats_server
 from carico_recommender import classes, instruments
 from tests.tools import waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 FORMS = ("static", "callout", "loopback")
 # For what must not come: an answer takes a millisecond.
@@ -42,7 +41,7 @@ def settings_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         config = arrangements.static(keys, nodes=["node-a", "node-b"], tls=None).config
     else:
         config = arrangements.loopback(PASSWORD)
-    server = nats_server.NatsServer(tmp_path / "nats", extra=config).start()
+    server = nats_site.NatsServer(tmp_path / "nats", extra=config).start()
 
     def settings(role: roles.Role, node: str | None = None) -> buses.BusSettings:
         if request.param == "static":

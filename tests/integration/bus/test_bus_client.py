@@ -18,9 +18,8 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock
 from carico_core.wire import roles, subjects
-from carico_local import nats_server
 from tests.tools import waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"headers":true,"proto":1,"jetstream":true}\r\n'
 
@@ -31,9 +30,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture
-def server(tmp_path: pathlib.Path, certificates: pathlib.Path) -> Iterator[nats_server.NatsServer]:
+def server(tmp_path: pathlib.Path, certificates: pathlib.Path) -> Iterator[nats_site.NatsServer]:
     """A server whose certificate each test makes, with one user without a password."""
-    found = nats_server.NatsServer(tmp_path / "nats", extra=tls_of(tmp_path))
+    found = nats_site.NatsServer(tmp_path / "nats", extra=tls_of(tmp_path))
     try:
         yield found
     finally:
@@ -81,7 +80,7 @@ def said() -> io.StringIO:
      ("other authority", "is not signed by an authority in .*ca.crt"), ("no authority", "CARICO_BUS_TLS_CA names")],
 )  # fmt: skip
 async def test_a_bad_certificate_gives_one_line_and_is_retried(
-    server: nats_server.NatsServer, certificates: pathlib.Path, tmp_path: pathlib.Path, fault: str, words: str,
+    server: nats_site.NatsServer, certificates: pathlib.Path, tmp_path: pathlib.Path, fault: str, words: str,
     said: io.StringIO,
 ) -> None:  # fmt: skip
     if fault != "other authority":
@@ -107,7 +106,7 @@ async def test_a_bad_certificate_gives_one_line_and_is_retried(
 
 
 async def test_an_authority_that_is_replaced_is_read_at_the_next_connection(
-    server: nats_server.NatsServer, tmp_path: pathlib.Path
+    server: nats_site.NatsServer, tmp_path: pathlib.Path
 ) -> None:
     security_site.make_certificates(tmp_path, "127.0.0.1")
     server.start()
@@ -123,11 +122,11 @@ async def test_an_authority_that_is_replaced_is_read_at_the_next_connection(
 
 
 async def test_a_server_that_wants_a_clients_certificate_gets_one(
-    server: nats_server.NatsServer, tmp_path: pathlib.Path, said: io.StringIO
+    server: nats_site.NatsServer, tmp_path: pathlib.Path, said: io.StringIO
 ) -> None:
     security_site.make_certificates(tmp_path, "127.0.0.1")
     ca = str(tmp_path / "ca.crt")
-    strict = nats_server.NatsServer(tmp_path / "strict", extra=tls_of(tmp_path, ca_file=ca, verify=True)).start()
+    strict = nats_site.NatsServer(tmp_path / "strict", extra=tls_of(tmp_path, ca_file=ca, verify=True)).start()
     try:
         async with trying(buses.BusSettings(url=strict.url, tls_ca=ca)) as joining:
             await line_with("certificate", said)
@@ -291,7 +290,7 @@ async def test_a_credentials_file_is_shown_with_its_signature(tmp_path: pathlib.
 
 async def test_a_message_that_no_server_takes_is_not_tried_again(tmp_path: pathlib.Path) -> None:
     """Who waits for a bus that is away would otherwise wait for this one without end."""
-    server = nats_server.NatsServer(tmp_path).start()
+    server = nats_site.NatsServer(tmp_path).start()
     bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="x", clock=clock.SystemClock())
     try:
         with pytest.raises(
@@ -306,7 +305,7 @@ async def test_a_message_that_no_server_takes_is_not_tried_again(tmp_path: pathl
 
 
 async def test_an_answer_that_no_server_takes_comes_as_an_error_that_says_so(tmp_path: pathlib.Path) -> None:
-    server = nats_server.NatsServer(tmp_path).start()
+    server = nats_site.NatsServer(tmp_path).start()
     bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="x", clock=clock.SystemClock())
 
     async def listed(_: bytes) -> bytes:
@@ -328,7 +327,7 @@ async def test_a_service_that_is_asked_without_end_listens_to_no_question_for_a_
 ) -> None:
     monkeypatch.setattr(nats_client, "DEAF_S", 1.0)
     monkeypatch.setattr(nats_client, "QUESTIONS_A_SECOND", 100)
-    server = nats_server.NatsServer(tmp_path / "nats")
+    server = nats_site.NatsServer(tmp_path / "nats")
     server.start()
 
     async def answer(_: bytes) -> bytes:

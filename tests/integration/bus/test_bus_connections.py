@@ -9,10 +9,9 @@ from carico_auth import connections, server_config
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import accounts, roles
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 
 async def test_the_connections_of_every_server_are_listed_and_ended_by_one_client(tmp_path: pathlib.Path) -> None:
@@ -28,13 +27,13 @@ async def test_the_connections_of_every_server_are_listed_and_ended_by_one_clien
         for number, port in enumerate(routes):
             cluster = {"name": "c", "listen": f"127.0.0.1:{port}", "routes": [f"nats://127.0.0.1:{p}" for p in routes]}
             extra = {**config, "server_name": f"n{number}", "cluster": {**cluster, "no_advertise": True}}
-            servers.append(nats_server.NatsServer(tmp_path / f"n{number}", extra=extra))
+            servers.append(nats_site.NatsServer(tmp_path / f"n{number}", extra=extra))
             stack.callback(servers[-1].kill)
             servers[-1].start()
         await _check(servers, tmp_path)
 
 
-async def _check(servers: list[nats_server.NatsServer], keys: pathlib.Path) -> None:
+async def _check(servers: list[nats_site.NatsServer], keys: pathlib.Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         owners = [
             await stack.enter_async_context(

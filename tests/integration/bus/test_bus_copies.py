@@ -15,22 +15,22 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as bus
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 WITHIN_S = 60.0
 
 
 @pytest.fixture
-def servers(tmp_path: pathlib.Path) -> Iterator[list[nats_server.NatsServer]]:
+def servers(tmp_path: pathlib.Path) -> Iterator[list[nats_site.NatsServer]]:
     peers = [free_ports.choose_one() for _ in range(3)]
     routes = [f"nats://127.0.0.1:{port}" for port in peers]
     with contextlib.ExitStack() as stack:
         started = []
         for number, port in enumerate(peers):
             cluster = {"name": "test", "listen": f"127.0.0.1:{port}", "routes": routes, "no_advertise": True}
-            server = nats_server.NatsServer(
+            server = nats_site.NatsServer(
                 tmp_path / str(number), extra={"server_name": f"n{number}", "cluster": cluster}
             )  # fmt: skip
             started.append(server.start())
@@ -38,7 +38,7 @@ def servers(tmp_path: pathlib.Path) -> Iterator[list[nats_server.NatsServer]]:
         yield started
 
 
-async def test_each_stream_is_kept_three_times_and_outlives_a_server(servers: list[nats_server.NatsServer]) -> None:
+async def test_each_stream_is_kept_three_times_and_outlives_a_server(servers: list[nats_site.NatsServer]) -> None:
     # A long lease: what waits in the queue must not grow too old while a new leader is chosen.
     settings = bus.BusSettings(url=",".join(server.url for server in servers), copies=3, lease_s=300.0)
     # Waits until the servers have found each other: before that, no three can keep a stream.
@@ -80,7 +80,7 @@ async def _messages(client: Any) -> int:
 
 
 async def test_without_a_quorum_reports_are_heard_and_not_kept_until_there_is_one_again(
-    servers: list[nats_server.NatsServer],
+    servers: list[nats_site.NatsServer],
 ) -> None:
     settings = bus.BusSettings(url=",".join(server.url for server in servers), copies=3, lease_s=300.0)
     found = await nats_bus.connect(settings, name="scheduler", clock=clock.SystemClock())
@@ -114,7 +114,7 @@ async def _kept(found: nats_bus.NatsBus) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_streams_with_other_replica_counts_are_reported(servers: list[nats_server.NatsServer]) -> None:
+async def test_streams_with_other_replica_counts_are_reported(servers: list[nats_site.NatsServer]) -> None:
     url = servers[0].url
     first = await nats_bus.connect(bus.BusSettings(url=url, copies=3), name="a", clock=clock.SystemClock())
     try:

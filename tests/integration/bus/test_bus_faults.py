@@ -28,6 +28,7 @@ from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 # A reconnect is due within 2 s plus jitter; tests allow four times that.
 BACK_S = 8.0
@@ -43,21 +44,21 @@ async def pull(bus: nats_bus.NatsBus, into: list[bytes]) -> None:
             await item.ack()
 
 
-def join(server: nats_server.NatsServer, name: str = "member", **settings: Any) -> "asyncio.Future[nats_bus.NatsBus]":
+def join(server: nats_site.NatsServer, name: str = "member", **settings: Any) -> "asyncio.Future[nats_bus.NatsBus]":
     chosen = buses.BusSettings(url=server.url, **{"lease_s": LEASE_S, **settings})
     return asyncio.ensure_future(nats_bus.connect(chosen, name=name, clock=clock.SystemClock()))
 
 
 @pytest.fixture
-async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_server.NatsServer]:
-    found = nats_server.NatsServer(tmp_path / "nats").start()
+async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_site.NatsServer]:
+    found = nats_site.NatsServer(tmp_path / "nats").start()
     try:
         yield found
     finally:
         found.kill()
 
 
-async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server: nats_server.NatsServer) -> None:
+async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server: nats_site.NatsServer) -> None:
     bus = await join(server)
     seen: list[bytes] = []
     pulled: list[bytes] = []
@@ -89,7 +90,7 @@ async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server
 
 
 async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) -> None:
-    late = nats_server.NatsServer(tmp_path / "nats")
+    late = nats_site.NatsServer(tmp_path / "nats")
     joining = join(late)
     await asyncio.sleep(0.5)
     assert not joining.done()
@@ -102,7 +103,7 @@ async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) ->
         late.kill()
 
 
-async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frozen_server_is_noticed(server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_options, "PING_INTERVAL_S", 1)
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
@@ -117,7 +118,7 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
 
 @pytest.mark.parametrize("is_reconnecting", [False, True])
 async def test_leaving_a_frozen_server_that_has_not_taken_everything_cancels_no_caller(
-    server: nats_server.NatsServer, is_reconnecting: bool
+    server: nats_site.NatsServer, is_reconnecting: bool
 ) -> None:
     """nats-py's reconnecting and its closing wait for the end of the same connection, which no server takes part in."""
     bus = await join(server)
@@ -140,7 +141,7 @@ async def test_leaving_a_frozen_server_that_has_not_taken_everything_cancels_no_
         os.kill(server.pid, signal.SIGCONT)
 
 
-async def test_a_stream_of_another_configuration_is_named_with_the_difference(server: nats_server.NatsServer) -> None:
+async def test_a_stream_of_another_configuration_is_named_with_the_difference(server: nats_site.NatsServer) -> None:
     first = await join(server, lease_s=10.0)
     with pytest.raises(errors.StreamMismatch, match=r"CARICO_CAPACITY.*max_age is 10\.0, expected 20.*nats stream rm"):
         await join(server, lease_s=20.0)
@@ -172,7 +173,7 @@ async def test_a_credentials_file_that_is_not_there_is_named() -> None:
         await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
 
 
-async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nats_server.NatsServer) -> None:
+async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nats_site.NatsServer) -> None:
     bus = await join(server)
     pulled: list[bytes] = []
     puller = asyncio.create_task(pull(bus, pulled))
@@ -195,7 +196,7 @@ async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nat
 
 
 async def test_a_server_that_comes_back_with_an_older_state_takes_and_gives_what_is_new(
-    server: nats_server.NatsServer,
+    server: nats_site.NatsServer,
 ) -> None:
     """Restored from a backup: the sequences of all streams, and that of the consumer, go back."""
     bus = await join(server)
@@ -238,9 +239,9 @@ async def test_a_store_without_room_is_named_and_is_used_once_it_has_room(tmp_pa
     """Too small for what streams reserve; and, later, made smaller than what they hold."""
     port, troubles = free_ports.choose_one(), list[refusals.Trouble]()
 
-    def server(size_mib: int) -> nats_server.NatsServer:
+    def server(size_mib: int) -> nats_site.NatsServer:
         config = {"store_dir": str(tmp_path / "nats" / "store"), "max_file_store": size_mib << 20}
-        return nats_server.NatsServer(tmp_path / "nats", port=port, extra={"jetstream": config})
+        return nats_site.NatsServer(tmp_path / "nats", port=port, extra={"jetstream": config})
 
     now = server(64).start()
     settings = buses.BusSettings(url=now.url, lease_s=LEASE_S)
@@ -298,7 +299,7 @@ async def is_heard(bus: nats_bus.NatsBus, seen: Sequence[bytes], text: bytes) ->
 
 
 async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await join(server)
     asked: list[str] = []
@@ -325,7 +326,7 @@ async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
 
 @pytest.mark.parametrize("deleted", ["every stream", "the consumer"])
 async def test_what_is_deleted_while_everyone_is_connected_is_made_again_and_filled(
-    server: nats_server.NatsServer, capsys: pytest.CaptureFixture[str], deleted: str
+    server: nats_site.NatsServer, capsys: pytest.CaptureFixture[str], deleted: str
 ) -> None:
     logs.setup(service="test", json=True, level="info")
     bus, other = await join(server), await join(server, "other")
@@ -385,7 +386,7 @@ async def test_a_server_without_jetstream_is_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize("outcome", [None, nats.errors.NoRespondersError()])
 async def test_a_cancellation_that_the_client_loses_is_raised_again(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
+    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
 ) -> None:
     bus = await join(server)
     began = asyncio.Event()
@@ -400,7 +401,7 @@ async def test_a_cancellation_that_the_client_loses_is_raised_again(
 
 @pytest.mark.parametrize("outcome", [None, nats.errors.NoServersError()])
 async def test_a_cancellation_lost_while_connecting_ends_the_wait(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
+    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
 ) -> None:
     began = asyncio.Event()
     connect, lose = nats_client.Client.connect, losing(began, outcome)
@@ -437,7 +438,7 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
     claims = base64.urlsafe_b64encode(b'{"exp":%d}' % expires_s).decode().rstrip("=")
     token = tmp_path / "token"
     token.write_text(f"header.{claims}.signature\n")
-    server = nats_server.NatsServer(
+    server = nats_site.NatsServer(
         tmp_path / "nats", extra={"authorization": {"token": token.read_text().strip()}}
     ).start()
     try:
@@ -453,7 +454,7 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
         server.stop()
 
 
-async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_server.NatsServer) -> None:
+async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_site.NatsServer) -> None:
     bus = await join(server)
     seen: list[bytes] = []
 
@@ -473,7 +474,7 @@ async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_se
 
 
 async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the_queue(
-    server: nats_server.NatsServer,
+    server: nats_site.NatsServer,
 ) -> None:
     bus = await join(server)
     other = await nats.connect(server.url)
@@ -513,7 +514,7 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     monkeypatch.setattr(renewal.Renewal, "run", fail)
     token = tmp_path / "token"
     token.write_text("x")
-    asking = nats_server.NatsServer(tmp_path / "asking", extra={"authorization": {"token": "x"}}).start()
+    asking = nats_site.NatsServer(tmp_path / "asking", extra={"authorization": {"token": "x"}}).start()
     try:
         settings = buses.BusSettings(url=asking.url, token_file=str(token))
         bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
@@ -526,7 +527,7 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
 
 
 async def test_a_service_that_could_not_be_made_answers_nothing(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await join(server)
     spec = buses.ServiceSpec(name="carico-x", description="x", endpoints={"echo": _echo})
@@ -548,7 +549,7 @@ async def _echo(payload: bytes) -> bytes:
 
 async def test_many_large_messages_are_read_whole_from_a_server_that_lets_little_wait(tmp_path: pathlib.Path) -> None:
     # A page that a slow machine does not finish in time is requested again while the first still waits to be sent.
-    server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 4 * 2**20}).start()
+    server = nats_site.NatsServer(tmp_path / "nats", extra={"max_pending": 4 * 2**20}).start()
     bus = await join(server)
     try:
         for number in range(600):

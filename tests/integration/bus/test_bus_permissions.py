@@ -13,8 +13,8 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import roles, subjects
-from carico_local import nats_server
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 AGENT = server_config.permissions(roles.Role.AGENT, "n1")
 USERS = [
@@ -24,21 +24,21 @@ USERS = [
 
 
 @pytest.fixture
-async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_server.NatsServer]:
-    found = nats_server.NatsServer(tmp_path / "nats", extra={"authorization": {"users": USERS}}).start()
+async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_site.NatsServer]:
+    found = nats_site.NatsServer(tmp_path / "nats", extra={"authorization": {"users": USERS}}).start()
     try:
         yield found
     finally:
         found.stop()
 
 
-async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_bus.NatsBus:
+async def join(server: nats_site.NatsServer, user: str, **more: Any) -> nats_bus.NatsBus:
     url = server.url.replace("://", f"://{user}@")
     async with asyncio.timeout(waiting.WAIT_S):
         return await nats_bus.connect(buses.BusSettings(url=url), name="x", clock=clock.SystemClock(), **more)
 
 
-async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
+async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: nats_site.NatsServer) -> None:
     # No streams are there yet, and the agent may not make them.
     agent = await join(server, "agent:a", owns_streams=False)
     owner = await join(server, "aggregator:b")
@@ -59,7 +59,7 @@ async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: n
         await owner.close()
 
 
-async def test_an_agent_answers_questions_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
+async def test_an_agent_answers_questions_with_the_rights_of_its_role(server: nats_site.NatsServer) -> None:
     agent = await join(server, "agent:a", owns_streams=False)
     asking = await join(server, "aggregator:b")
 
@@ -80,7 +80,7 @@ async def test_an_agent_answers_questions_with_the_rights_of_its_role(server: na
         await asking.close()
 
 
-async def test_an_agent_cannot_speak_for_another_node(server: nats_server.NatsServer) -> None:
+async def test_an_agent_cannot_speak_for_another_node(server: nats_site.NatsServer) -> None:
     owner = await join(server, "aggregator:b")
     agent = await join(server, "agent:a", owns_streams=False)
     try:

@@ -26,9 +26,8 @@ from carico_core.runtime.bus.security import nkeys, refusals
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, logs, metrics
 from carico_core.wire import roles, subjects
-from carico_local import nats_server
 from tests.tools import waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 AGENT = security_site.ACCOUNTS[roles.Role.AGENT]
 # A doctor's patience, for a server on this machine.
@@ -47,13 +46,13 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[nats_server.NatsServer, key_folder.KeyFolder]]:
+def static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[nats_site.NatsServer, key_folder.KeyFolder]]:
     """A server with keys, and the room for two agents."""
     root = tmp_path_factory.mktemp("static")
     keys = key_folder.KeyFolder(root / "keys")
     config: dict[str, Any] = arrangements.static(keys, nodes=[], tls=None).config
     config["accounts"]["AGENTS"]["limits"]["max_connections"] = 2
-    server = nats_server.NatsServer(root / "nats", extra=config).start()
+    server = nats_site.NatsServer(root / "nats", extra=config).start()
     yield server, keys
     server.kill()
 
@@ -76,7 +75,7 @@ STATIC = ("key of another cluster", "nothing shown")
 CALLOUT = ("expired token", "revoked token", "token of another cluster", "no token in the file", "authority changed")
 
 
-def with_keys(name: str, server: nats_server.NatsServer, keys: key_folder.KeyFolder, folder: pathlib.Path) -> Case:
+def with_keys(name: str, server: nats_site.NatsServer, keys: key_folder.KeyFolder, folder: pathlib.Path) -> Case:
     other = buses.BusSettings(url=server.url, nkey=str(keys.path("agent")))
     path = folder / "own.nk"
     if name == "nothing shown":
@@ -115,7 +114,7 @@ def with_tokens(name: str, site: security_site.Site, folder: pathlib.Path) -> Ca
 
 @pytest.mark.parametrize("name", STATIC)
 async def test_a_client_without_a_valid_key_reports_which_and_what_to_do(
-    name: str, static: tuple[nats_server.NatsServer, key_folder.KeyFolder], tmp_path: pathlib.Path, said: io.StringIO
+    name: str, static: tuple[nats_site.NatsServer, key_folder.KeyFolder], tmp_path: pathlib.Path, said: io.StringIO
 ) -> None:
     await check(with_keys(name, *static, tmp_path), said)
 
@@ -152,7 +151,7 @@ async def test_a_callout_with_a_key_of_another_cluster_lets_no_client_in_and_end
 
 
 async def test_an_account_without_room_for_another_connection(
-    static: tuple[nats_server.NatsServer, key_folder.KeyFolder], said: io.StringIO
+    static: tuple[nats_site.NatsServer, key_folder.KeyFolder], said: io.StringIO
 ) -> None:
     server, keys = static
     settings = buses.BusSettings(url=server.url, nkey=str(keys.path("agent")))
@@ -164,7 +163,7 @@ async def test_an_account_without_room_for_another_connection(
 
 async def test_a_server_without_accounts_is_not_shown_a_key(tmp_path: pathlib.Path, said: io.StringIO) -> None:
     (tmp_path / "own.nk").write_text(nkeys.generate(nkeys.Kind.USER))
-    server = nats_server.NatsServer(tmp_path / "nats").start()
+    server = nats_site.NatsServer(tmp_path / "nats").start()
     try:
         settings = buses.BusSettings(url=server.url, nkey=str(tmp_path / "own.nk"))
         words = (re.escape(server.url), "no accounts", "carico bus-config", "is not sent")
@@ -174,7 +173,7 @@ async def test_a_server_without_accounts_is_not_shown_a_key(tmp_path: pathlib.Pa
 
 
 async def test_a_password_of_an_earlier_start(tmp_path: pathlib.Path, said: io.StringIO) -> None:
-    server = nats_server.NatsServer(tmp_path / "nats", extra=arrangements.loopback("new")).start()
+    server = nats_site.NatsServer(tmp_path / "nats", extra=arrangements.loopback("new")).start()
     try:
         old, new = (
             buses.BusSettings(url=server.url.replace("://", f"://{arrangements.AGENTS}:{password}@"))

@@ -15,7 +15,7 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.tools import bus_rights, waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 
 
 class Static:
@@ -25,7 +25,7 @@ class Static:
         self.certificates = security_site.make_certificates(root / "tls", "127.0.0.1")
         self.keys = key_folder.KeyFolder(root / "keys")
         self.nodes = nodes
-        self.nats = nats_server.NatsServer(root / "nats", extra=self._config())
+        self.nats = nats_site.NatsServer(root / "nats", extra=self._config())
 
     def settings(self, name: str, *, key: str | None = None) -> buses.BusSettings:
         """Settings of who holds this key."""

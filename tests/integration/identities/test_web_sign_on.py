@@ -13,11 +13,11 @@ from carico_auth import server_config
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from carico_web import service
 from carico_web import settings as setting
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 NAME = "carico.example"
 ORIGIN = f"https://{NAME}"
@@ -68,7 +68,7 @@ async def entrance(folder: pathlib.Path) -> AsyncIterator[tuple[str, str]]:
     user = server_config.User(role=roles.Role.READER, keys=[nkeys.read(seed).public])
     port = free_ports.choose_one()
     websocket = {"port": port, "host": "127.0.0.1", "no_tls": True, "allowed_origins": [ORIGIN]}
-    nats = nats_server.NatsServer(folder / "nats", extra={**server_config.static([user]), "websocket": websocket})
+    nats = nats_site.NatsServer(folder / "nats", extra={**server_config.static([user]), "websocket": websocket})
     chosen = setting.WebSettings(hosts=NAME, nkey=str(seed), http_port=0)
     nats.start()
     try:

@@ -17,8 +17,8 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 from tests.unit.aggregator import reports
 
 # Four interpreters start at once, on a machine that may do much besides.
@@ -34,7 +34,7 @@ class Rig:
     """A NATS server, replicas, and an agent of every node in one."""
 
     def __init__(self, directory: pathlib.Path, *, lease_s: float) -> None:
-        self.server = nats_server.NatsServer(directory / "nats")
+        self.server = nats_site.NatsServer(directory / "nats")
         self.replicas: dict[str, subprocess.Popen[bytes]] = {}
         self.models: dict[str, messages.GlobalModel] = {}
         self.boots: dict[str, str] = {}

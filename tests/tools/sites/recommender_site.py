@@ -14,10 +14,9 @@ from carico_aggregator import recommendations
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import kubernetes, waiting
-from tests.tools.sites import security_site
+from tests.tools.sites import nats_site, security_site
 from tests.unit.aggregator import test_aggregator_usage as usages
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -88,7 +87,7 @@ def admitting(admin: pathlib.Path, folder: pathlib.Path) -> Iterator[list[str]]:
 @contextlib.asynccontextmanager
 async def learning(folder: pathlib.Path) -> AsyncIterator[tuple[Aggregator, str]]:
     """An aggregator's answers on a bus; yields it and the bus's address."""
-    server = nats_server.NatsServer(folder / "nats").start()
+    server = nats_site.NatsServer(folder / "nats").start()
     try:
         bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="test", clock=CLOCK, owns_streams=False)
         aggregator = Aggregator()

@@ -19,10 +19,10 @@ from carico_core.runtime.kube import api_actions, api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import nats_server
 from carico_local.api import access
 from carico_local.cluster import free_ports
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 
 NODES = ("node-1", "node-2", "node-3")
 PODS_PATH = "/api/v1/namespaces/default/pods"
@@ -37,7 +37,7 @@ class Site:
     def __init__(self, root: pathlib.Path, *, room: float) -> None:
         self.root = root
         self.room = room
-        self.nats = nats_server.NatsServer(root / "nats")
+        self.nats = nats_site.NatsServer(root / "nats")
         self.api_port = free_ports.choose_one()
         self.kubeconfig = root / "kubeconfig"
         self._api: subprocess.Popen[bytes] | None = None

@@ -20,10 +20,10 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys, tls, token_expiry
 from carico_core.runtime.process import clock
 from carico_core.wire import roles
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
 from tests.tools.api import fake_token_api, real_tokens
+from tests.tools.sites import nats_site
 
 WAIT_S = waiting.WAIT_S
 SCRIPT = pathlib.Path(__file__).parents[3] / "deploy/nats/certificates.sh"
@@ -137,7 +137,7 @@ class Site:
             "port": self.websocket_port,
             "tls": {k: config["tls"][k] for k in ("cert_file", "key_file")},
         }
-        self.nats = nats_server.NatsServer(root / "nats", extra={**config, "websocket": websocket, **(server or {})})
+        self.nats = nats_site.NatsServer(root / "nats", extra={**config, "websocket": websocket, **(server or {})})
         flags = (
             "--bus-url", self.url, "--bus-tls-ca", str(self.ca), "--bus-nkey", str(root / "auth.nk"),
             "--issuer", str(root / "issuer.nk"), "--xkey", str(root / "xkey.nk"), "--kubeconfig", str(self.kubeconfig),

@@ -10,12 +10,11 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.process import clock as clocks
-from carico_local import nats_server
 from carico_local.cluster import free_ports
 from carico_local.cluster.services import web_access
 from carico_web import service
 from carico_web import settings as setting
-from tests.tools.sites import fake_fleet
+from tests.tools.sites import fake_fleet, nats_site
 
 PASSWORD = "secret"
 
@@ -23,7 +22,7 @@ PASSWORD = "secret"
 class Stage:
     """A running page: its URL, its NATS server and its simulated fleet."""
 
-    def __init__(self, url: str, server: nats_server.NatsServer, fleet: fake_fleet.FakeFleet) -> None:
+    def __init__(self, url: str, server: nats_site.NatsServer, fleet: fake_fleet.FakeFleet) -> None:
         self.url = url
         self.server = server
         self.fleet = fleet
@@ -34,7 +33,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
     """Run the page for as long as the block runs."""
     clock = clocks.SystemClock()
     access = web_access.WebAccess(websocket_port=free_ports.choose_one(), page_port=free_ports.choose_one())
-    server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access, PASSWORD)).start()
+    server = nats_site.NatsServer(folder / "nats", extra=web_access.configuration(access, PASSWORD)).start()
     try:
         address = server.url.removeprefix("nats://")
         fleets, agents = (

@@ -20,21 +20,21 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
-from carico_local import nats_server
 from tests.fixtures.golden import records
 from tests.tools import waiting
+from tests.tools.sites import nats_site
 from tests.unit.cli import fake_cluster
 
 CLOCK = clocks.SystemClock()
 
 
 @pytest.fixture
-def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
+def server(tmp_path: pathlib.Path) -> Iterator[nats_site.NatsServer]:
     users: dict[roles.Role, list[dict[str, object]]] = {roles.Role.OWNER: [{"user": "services", "password": "x"}]}
     for role in (roles.Role.AGENT, roles.Role.CLI, roles.Role.READER):
         rights = server_config.permissions(role)
         users[role] = [{"user": role.value, "password": "x", "permissions": rights}]
-    found = nats_server.NatsServer(tmp_path / "nats", extra=server_config.accounts(users))
+    found = nats_site.NatsServer(tmp_path / "nats", extra=server_config.accounts(users))
     found.start()
     try:
         yield found
@@ -64,13 +64,13 @@ async def serve(bus: nats_bus.NatsBus, agent: nats_bus.NatsBus) -> None:
     await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=CLOCK.wall_ns())))
 
 
-def url(server: nats_server.NatsServer, user: str) -> str:
+def url(server: nats_site.NatsServer, user: str) -> str:
     return server.url.replace("://", f"://{user}:x@")
 
 
 @pytest.mark.parametrize("role", [roles.Role.CLI, roles.Role.READER])
 async def test_people_see_all_by_their_rights(
-    server: nats_server.NatsServer, role: roles.Role, tmp_path: pathlib.Path
+    server: nats_site.NatsServer, role: roles.Role, tmp_path: pathlib.Path
 ) -> None:
     said = io.StringIO()
     logs.setup(service="test", json=True, level="error", stream=said)
