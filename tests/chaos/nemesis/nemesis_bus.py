@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 
 from carico_auth import arrangements
 from carico_core.runtime.bus import port as buses
-from carico_local import nats_server, private_files
+from carico_local import atomic_files, nats_server
 from carico_local.cluster import folders, free_ports
 from carico_local.cluster.services import readiness, web_access
 from carico_local.cluster.services import service as parts
@@ -45,7 +45,7 @@ class Bus:
                 port=self.ports[name],
                 extra={**self._clients(), **self._cluster(name)},
             )
-            private_files.write(self._file(name), config.encode())
+            atomic_files.write(self._file(name), config.encode())
 
     def service(self, name: str) -> parts.Service:
         """Return a server's process."""

@@ -23,7 +23,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.api import access
 from carico_local.cgroups import sweep
 from carico_local.cluster import folders, free_ports, machine, processes
@@ -324,7 +324,7 @@ class Site:
             config = json.loads(file.read_text())
             config["clusters"][0]["cluster"]["server"] = part.seen.url
             config["users"][0]["user"] = {"tokenFile": str(self._given.token_file(part.name))}
-            private_files.write(file, json.dumps(config).encode())
+            atomic_files.write(file, json.dumps(config).encode())
 
     def _kubeconfig(self, name: str) -> pathlib.Path:
         return self.paths.run / f"{parts.log_name(name)}.kubeconfig"

@@ -17,7 +17,7 @@ from carico_cli.clusters import which
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.wire import roles
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.cluster import folders, state
 from carico_local.cluster import plan as plans
 
@@ -106,7 +106,7 @@ def save_context(environ: Mapping[str, str], cluster: str, url: str) -> str:
     made = {"description": f"{_DESCRIPTION}{cluster}", "url": url, "inbox_prefix": roles.inbox(roles.Role.CLI)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        private_files.write(path, orjson.dumps(made, option=orjson.OPT_INDENT_2))
+        atomic_files.write(path, orjson.dumps(made, option=orjson.OPT_INDENT_2))
     except OSError as error:
         raise errors.SettingsError(f"--nats-context: {path} cannot be written: {error.strerror}") from None
     return path.stem

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.api.model import statuses
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def obtain_token(path: pathlib.Path) -> str:
     if not token:
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private_files.write(path, token.encode())
+        atomic_files.write(path, token.encode())
     return token
 
 
@@ -107,7 +107,7 @@ def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> 
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
-    private_files.write(path, json.dumps(config, indent=1).encode())
+    atomic_files.write(path, json.dumps(config, indent=1).encode())
 
 
 def _check_host(request: "web.Request", allowed: Collection[str]) -> None:

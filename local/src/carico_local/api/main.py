@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import resource
 import socket
@@ -13,6 +12,7 @@ from carico_core.runtime.kube import http_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections, settings, tasks
+from carico_local import atomic_files
 from carico_local.api import access, cluster
 from carico_local.api.http import server
 from carico_local.api.lifecycle import events, nodes
@@ -110,7 +110,4 @@ def _announce(chosen: Settings, listener: socket.socket, token: str) -> None:
             chosen.kubeconfig, name="carico", url=chosen.public_url or f"http://{chosen.host}:{port}", token=token
         )
     if chosen.port_file is not None:
-        # Renamed into place, so that a waiting reader never sees half a number.
-        partial = chosen.port_file.with_suffix(f".{os.getpid()}")
-        partial.write_text(f"{port}\n")
-        partial.replace(chosen.port_file)
+        atomic_files.write(chosen.port_file, f"{port}\n".encode(), mode=0o666)

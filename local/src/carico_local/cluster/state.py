@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import errors
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.cluster import folders, processes
 from carico_local.cluster import plan as plans
 
@@ -84,7 +84,7 @@ def running(home_path: pathlib.Path, name: str) -> tuple[folders.Paths, ClusterS
 
 def write(paths: folders.Paths, state: ClusterState) -> None:
     """Replace state.json, which contains the bus's password, as a whole: a reader never sees half of it."""
-    private_files.write(paths.state, orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
+    atomic_files.write(paths.state, orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
 
 
 def read(paths: folders.Paths) -> ClusterState | None:

@@ -9,7 +9,7 @@ import pathlib
 import secrets
 from collections.abc import Mapping, Sequence
 
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.control_plane import certificates
 
 # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles and #core-component-roles: the
@@ -84,7 +84,7 @@ class Identities:
             [known.get(user.name) or secrets.token_hex(16), user.name, key, ",".join(user.groups)]
             for key, user in users.items()
         )
-        private_files.write(self.token_file, table.getvalue().encode())
+        atomic_files.write(self.token_file, table.getvalue().encode())
 
     def token(self, user: User) -> str:
         """Return the user's bearer token. Raises `KeyError` for a user that was not passed to `write`."""
@@ -101,7 +101,7 @@ class Identities:
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user.name}}],
             "current-context": cluster,
         }
-        private_files.write(path, json.dumps(config, indent=1).encode())
+        atomic_files.write(path, json.dumps(config, indent=1).encode())
 
     def _tokens(self) -> dict[str, str]:
         if not self.token_file.exists():

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Mapping
 
 from carico_core.domain import errors
-from carico_local import private_files
+from carico_local import atomic_files
 from carico_local.cluster import folders, machine
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import probes, readiness
@@ -117,7 +117,7 @@ def _directory(paths: folders.Paths) -> pathlib.Path:
 
 def _write_network(paths: folders.Paths, **written: str) -> None:
     # As a whole: a supervisor may be killed at any moment.
-    private_files.write(_network_file(paths), json.dumps(written).encode())
+    atomic_files.write(_network_file(paths), json.dumps(written).encode())
 
 
 def _read_network(paths: folders.Paths) -> network.Network:

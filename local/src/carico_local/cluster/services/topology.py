@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import orjson
 
 from carico_auth import arrangements
-from carico_local import nats_server, private_files
+from carico_local import atomic_files, nats_server
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 from carico_local.cluster import folders, processes
@@ -99,7 +99,7 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: folders.Paths
         kubelet_nodes.write(plan, paths, keys=keys, port=where.ports[API])
     for_browsers = web_access.configuration(where.web, where.bus_password)
     config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS], extra=for_browsers)
-    private_files.write(paths.run / "nats.conf", config.encode())
+    atomic_files.write(paths.run / "nats.conf", config.encode())
 
 
 def services(

@@ -23,6 +23,8 @@ import pathlib
 import shutil
 from typing import Any
 
+from carico_local import atomic_files
+
 RUNTIME = "runtime.json"
 SOCKET = "runtime.sock"
 STARTED = "started.json"
@@ -51,10 +53,7 @@ class Attempt:
 
 def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o666) -> None:
     """Replace the file atomically. `mode`: permissions of the new file, less the umask."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(json.dumps(document).encode())
-    temporary.replace(path)
+    atomic_files.write(path, json.dumps(document).encode(), mode=mode)
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any] | None:
