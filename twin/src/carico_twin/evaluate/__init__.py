@@ -4,6 +4,6 @@
 - `runs`: one run, measured. `pool`: runs in several processes.
 - `tables`: figures over seeds. `targets`: met or missed. `results`: everything as JSON.
 - `comparisons`: with published figures, and with runs on emulated nodes.
-- `ablation`: each step of the default estimator, with and without; faults. `file_mistake`: errors in a user's file.
+- `ablation`: each step of the default estimator, with and without; faults. `file_mistake`: a user's file, checked.
 - `trace`: peak predictors on a recorded trace. `sharing`: several schedulers at a time.
 """

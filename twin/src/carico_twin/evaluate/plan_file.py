@@ -3,8 +3,6 @@
 docs/evaluation.md shows a complete file.
 """
 
-import math
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,7 +25,6 @@ _MOST_PODS = 100_000
 _MOST_GIB = 1e6
 # The maximum of a Kubernetes label; names are in the first column of the tables.
 _NAME_MAX = 63
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 _PLAN_KEYS = ("name", "nodes", "jobs", "link", "neighbours", "dead_agents", "oom_kills", "limit_s")
 _NODE_KEYS = ("count", "cores", "memory_gib", "full_speed", "used_gib", "join_at_s")
@@ -41,43 +38,21 @@ class PlanError(file_mistake.FileMistake):
     """A scenario file that cannot be run."""
 
 
-class _Table:
-    """A TOML table with its path and its allowed keys.
+class _Table(file_mistake.Section):
+    """A TOML table with its allowed keys.
 
     Unknown keys are reported first: an unknown key may be a misspelt required one.
     """
 
+    kind = "a table"
+    mistake = PlanError
+
     def __init__(self, file: str, path: str, values: object, keys: tuple[str, ...]) -> None:
-        self.file = file
-        self.path = path
-        if not isinstance(values, dict):
-            raise self.wrong(path or "file", values, "a table")
-        self._values: dict[str, Any] = values
+        super().__init__(file, path, values)
         self._keys = keys
-        for key in values:
+        for key in self.values:
             if key not in keys:
                 raise self.wrong(self.at(key), key, f"one of {', '.join(keys)}")
-
-    def wrong(self, path: str, got: object, expected: str) -> PlanError:
-        return PlanError(self.file, path, got=got, expected=expected)
-
-    def at(self, key: str) -> str:
-        # A quoted key can contain anything; the message must stay in one line.
-        name = key if _BARE_KEY.fullmatch(key) else file_mistake.shown(key)
-        return f"{self.path}.{name}" if self.path else name
-
-    def number(self, key: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
-        value = self.optional_number(key, least=least, most=most)
-        return default if value is None else value
-
-    def optional_number(self, key: str, *, least: float, most: float = math.inf) -> float | None:
-        value = self._take(key)
-        if value is None:
-            return None
-        number = file_mistake.as_number(value)
-        if number is None or not least <= number <= most:
-            raise self.wrong(self.at(key), value, _range("a number", least, most))
-        return number
 
     def instant(self, key: str, limit_s: float) -> float:
         """Return virtual seconds before limit_s, 0 by default."""
@@ -86,45 +61,35 @@ class _Table:
             raise self.wrong(self.at(key), at_s, f"less than limit_s, {limit_s:g}, at which the run is stopped")
         return at_s
 
-    def whole(self, key: str, default: int | None, *, least: int, most: int) -> int:
-        value = self._take(key)
-        value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(self.at(key), value, _range("a whole number", least, most))
-        return value
-
     def text(self, key: str, default: str | None) -> str:
-        value = self._take(key)
+        value = self.take(key)
         value = default if value is None else value
         if not isinstance(value, str) or not 0 < len(value) <= _NAME_MAX or not value.isprintable():
             raise self.wrong(self.at(key), value, f"a name of 1 to {_NAME_MAX} printable characters")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self._take(key)
+        value = self.take(key)
         value = default if value is None else value
         if not isinstance(value, bool):
             raise self.wrong(self.at(key), value, "true or false")
         return value
 
-    def raw(self, key: str) -> object:
-        return self._take(key)
-
     def table(self, key: str, keys: tuple[str, ...]) -> "_Table":
-        value = self._take(key)
+        value = self.take(key)
         return _Table(self.file, self.at(key), {} if value is None else value, keys)
 
     def tables(self, key: str, keys: tuple[str, ...]) -> Iterator["_Table"]:
-        value = self._take(key)
+        value = self.take(key)
         found = [] if value is None else value
         if not isinstance(found, list):
             raise self.wrong(self.at(key), found, f"tables ([[{key}]])")
         for index, each in enumerate(found):
             yield _Table(self.file, f"{self.at(key)}[{index}]", each, keys)
 
-    def _take(self, key: str) -> Any:
+    def take(self, key: str) -> Any:
         assert key in self._keys, f"{key} is read, and refused as unknown"
-        return self._values.get(key)
+        return super().take(key)
 
 
 def read(file: str, content: bytes) -> scenario.Scenario:
@@ -191,7 +156,7 @@ def _check_jobs(file: str, jobs: tuple[scenario.Job, ...]) -> None:
 
 def _job(found: _Table, hardware: tuple[machine.Hardware, ...], limit_s: float) -> scenario.Job:
     path = found.at("work")
-    given = found.raw("work")
+    given = found.take("work")
     if not isinstance(given, str | dict):
         raise found.wrong(path, given, _EXPECTED_WORK)
     name = found.text("name", given if isinstance(given, str) else None)
@@ -202,7 +167,7 @@ def _job(found: _Table, hardware: tuple[machine.Hardware, ...], limit_s: float) 
     job = scenario.Job(
         name=name,
         work=work,
-        pods=found.whole("pods", None, least=1, most=_MOST_PODS),
+        pods=found.whole("pods", least=1, most=_MOST_PODS),
         at_s=found.instant("at_s", limit_s),
         create_per_s=found.optional_number("create_per_s", least=1e-3, most=1e6),
         request_cores=found.number("request_cores", cores),
@@ -269,7 +234,7 @@ def _link(found: _Table) -> virtual_time.Link:
 def _neighbour(found: _Table, nodes: int, limit_s: float) -> scenario.Neighbour:
     at_s = found.instant("at_s", limit_s)
     made = scenario.Neighbour(
-        node=found.whole("node", None, least=0, most=nodes - 1),
+        node=found.whole("node", least=0, most=nodes - 1),
         tasks=found.number("tasks", 1.0, least=1e-3, most=4096.0),
         at_s=at_s,
         until_s=found.number("until_s", at_s + 60.0),
@@ -277,7 +242,3 @@ def _neighbour(found: _Table, nodes: int, limit_s: float) -> scenario.Neighbour:
     if made.until_s <= made.at_s:
         raise found.wrong(found.at("until_s"), made.until_s, f"later than at_s, {at_s:g}")
     return made
-
-
-def _range(what: str, least: float, most: float) -> str:
-    return f"{what} from {least:g} to {most:g}" if math.isfinite(most) else f"{what} of at least {least:g}"

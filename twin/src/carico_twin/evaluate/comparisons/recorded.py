@@ -5,10 +5,8 @@ Every mistake in such a file is reported in one line with its path.
 
 import dataclasses
 import json
-import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from carico_twin.evaluate import file_mistake
 
@@ -63,6 +61,22 @@ class Comparison:
     rows: tuple[Row, ...]
 
 
+class _Object(file_mistake.Section):
+    """A JSON object."""
+
+    kind = "an object"
+    mistake = RecordedError
+
+    def inner(self, key: str) -> "_Object":
+        return _Object(self.file, self.at(key), self.take(key))
+
+    def text(self, key: str) -> str:
+        value = self.take(key)
+        if not isinstance(value, str):
+            raise self.wrong(self.at(key), value, "a text")
+        return value
+
+
 def read(file: str, content: bytes) -> Comparison:
     """Return the comparison in a file that `carico compare` wrote. Raises `RecordedError`."""
     try:
@@ -72,11 +86,11 @@ def read(file: str, content: bytes) -> Comparison:
     whole = _Object(file, "", parsed)
     version = whole.whole("version", least=0, most=10**9)
     if version != VERSION:
-        raise whole.wrong("version", version, f"{VERSION}, the only version that is supported")
+        raise whole.wrong(whole.at("version"), version, f"{VERSION}, the only version that is supported")
     setting = whole.inner("setting")
     cores = setting.whole("cores", least=1, most=4096)
     if (workload := setting.values.get("workload", WORKLOAD)) != WORKLOAD:
-        raise setting.wrong("workload", workload, f"{WORKLOAD!r}, whose Pods the twin knows")
+        raise setting.wrong(setting.at("workload"), workload, f"{WORKLOAD!r}, whose Pods the twin knows")
     return Comparison(
         nodes=setting.whole("nodes", least=1, most=_NODES_MOST),
         cores=cores,
@@ -89,16 +103,16 @@ def read(file: str, content: bytes) -> Comparison:
     )
 
 
-def _rows(found: "_Object", cores: int) -> tuple[Row, ...]:
+def _rows(found: _Object, cores: int) -> tuple[Row, ...]:
     if not found.values:
-        raise found.wrong("", {}, "at least one scheduler")
+        raise found.wrong(found.path, {}, "at least one scheduler")
     return tuple(_row(found, name, cores) for name in found.values)
 
 
-def _row(found: "_Object", name: str, cores: int) -> Row:
+def _row(found: _Object, name: str, cores: int) -> Row:
     matched = _CONTENDER.fullmatch(name)
     if matched is None:
-        raise found.wrong("", name, "carico, kube-500m, kube-500m-bare or constant-8")
+        raise found.wrong(found.path, name, "carico, kube-500m, kube-500m-bare or constant-8")
     each = found.inner(name)
     millicores = None
     if matched[1] or matched[3]:
@@ -116,48 +130,5 @@ def _row(found: "_Object", name: str, cores: int) -> Row:
     )
 
 
-def _spread(found: "_Object") -> Spread:
+def _spread(found: _Object) -> Spread:
     return Spread(median=found.number("median"), least=found.number("least"), most=found.number("most"))
-
-
-class _Object:
-    """A JSON object with its path."""
-
-    def __init__(self, file: str, path: str, values: object) -> None:
-        self._file = file
-        self._path = path
-        if not isinstance(values, dict):
-            raise RecordedError(file, path or "file", got=values, expected="an object")
-        self.values: dict[str, Any] = values
-
-    def wrong(self, key: str, got: object, expected: str) -> RecordedError:
-        return RecordedError(self._file, self._at(key), got=got, expected=expected)
-
-    def inner(self, key: str) -> "_Object":
-        return _Object(self._file, self._at(key), self.values.get(key))
-
-    def text(self, key: str) -> str:
-        value = self.values.get(key)
-        if not isinstance(value, str):
-            raise self.wrong(key, value, "a text")
-        return value
-
-    def whole(self, key: str, *, least: int, most: int) -> int:
-        value = self.values.get(key)
-        if type(value) is not int or not least <= value <= most:
-            raise self.wrong(key, value, f"a whole number from {least} to {most}")
-        return value
-
-    def optional_number(self, key: str, *, least: float, most: float) -> float | None:
-        return None if self.values.get(key) is None else self.number(key, least=least, most=most)
-
-    def number(self, key: str, *, least: float = 0.0, most: float = math.inf) -> float:
-        value: Any = self.values.get(key)
-        number = file_mistake.as_number(value)
-        if number is None or not least <= number <= most:
-            expected = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
-            raise self.wrong(key, value, f"a number {expected}")
-        return number
-
-    def _at(self, key: str) -> str:
-        return ".".join(part for part in (self._path, key) if part) or "file"
