@@ -28,6 +28,17 @@ from tests.unit.cli import fake_cluster
 BOOT = "18e9f814b6bb5a96"
 SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
 
+# What the panels ask of a document: elements, of which the text counts.
+DOCUMENT = """
+    globalThis.document = { createElement: () => ({
+        children: [], dataset: {}, setAttribute() {}, addEventListener() {},
+        append(...more) { this.children.push(...more); },
+        replaceChildren(...all) { this.children = all; },
+        get textContent() { return this.children.map((each) => each.textContent ?? each).join(""); },
+        set textContent(text) { this.children = [text]; },
+    }) };
+"""
+
 
 def run(script: str, *modules: str) -> Any:
     """What the script showed. Modules are imported under their own names."""
@@ -891,3 +902,31 @@ def test_a_waiting_pod_has_its_place_in_the_queue() -> None:
         "For 90 s; 84 Pods wait before it.", "For 6.7 s; 1 Pod waits before it.", "For 6.7 s; no Pod waits before it.",
         "For 6.7 s.", "", "",
     ]  # fmt: skip
+
+
+def test_a_pod_that_does_not_run_says_why_as_does_its_node() -> None:
+    why = "container main ended with exit code 3, and was started again 5 times; CrashLoopBackOff"
+    answer = {"state": "bound", "node": "node-1", "why": "node-1 had room", "covered": False, "stuck": why}
+    rows = [
+        {"namespace": "default", "pod": "crash", "uid": "uid-a", "class": "image/default/pi", "stuck": why},
+        {"namespace": "default", "pod": "well", "uid": "uid-b", "class": "image/default/pi", "stuck": ""},
+    ]
+    script = f"""{DOCUMENT}
+        const words = (found) => found.map((each) => each.textContent);
+        const page = {{ nodeButton: (name) => name }};
+        const panel = Object.create(node_panel.NodePanel.prototype);
+        Object.assign(panel, {{ uses: new Map(), pods: document.createElement() }});
+        panel.drawPods({{ pods: {json.dumps(rows)}, placed: 2 }});
+        show({{
+            stuck: words(pod_panel.standing(page, {json.dumps(answer)})),
+            well: words(pod_panel.standing(page, {json.dumps(answer | {"stuck": "", "covered": True})})),
+            rows: words(panel.pods.children), reads: [...panel.uses.keys()],
+        }});
+    """
+    read = run(script, "pod_panel", "node_panel")
+    assert read["well"] == ["bound on node-1: node-1 had room."]
+    assert read["stuck"] == [
+        *read["well"], f"C{why[1:]}.", "Its node's reports do not count it yet: its room is reserved.",
+    ]  # fmt: skip
+    assert read["rows"] == [f"default/crashimage/default/pi{why}", "default/wellimage/default/pi"]
+    assert read["reads"] == ["uid-b"]

@@ -210,6 +210,15 @@ async def test_score_parts_say_what_wishes_took_off() -> None:
     )
 
 
+async def test_a_pod_whose_container_waits_says_why_as_does_its_node() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    for phase, stuck in (("Pending", ""), ("Running", "container main waits: CrashLoopBackOff")):
+        desk.state.put_pod(objects.make_pod(node_name="node-0", phase=phase, stuck=stuck), NOW_S)
+        assert (await desk.ask("pod.explain", pod="pod-0"))["stuck"] == stuck
+        assert [each["stuck"] for each in (await desk.ask("node.explain", node="node-0"))["pods"]] == [stuck]
+
+
 async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
     desk = answering.Desk(objects.make_node("node-0", pod_limit=20))
     desk.hear_cost(

@@ -47,6 +47,9 @@ EDITS: dict[str, Callable[[Object], object]] = {
         phase="Running",
         containerStatuses=[{"name": "c", "containerID": "cri://1", "resources": {"requests": {"cpu": "3"}}}],
     ),
+    "stuck": lambda obj: obj["status"].update(
+        containerStatuses=[{"name": "c", "state": {"waiting": {"reason": "ErrImagePull"}}}]
+    ),
     "failed": lambda obj: obj["status"].update(phase="Failed"),
     "new version": lambda obj: obj["metadata"].update(resourceVersion="8"),
     "resized": lambda obj: change_spec(obj, containers=[container("2")]),

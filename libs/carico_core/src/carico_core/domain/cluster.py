@@ -126,6 +126,8 @@ class Pod(NamedTuple):
     template: usage.Template | None = None
     # Whether it has failed, or a container of it ran out of memory, now or before its last restart.
     has_failed: bool = False
+    # Why its first container that waits does not run; empty if none waits.
+    stuck: str = ""
     # False: its preemptionPolicy is Never.
     preempts: bool = True
     # When its grace period ends, if it is being deleted.

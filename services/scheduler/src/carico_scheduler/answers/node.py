@@ -125,7 +125,11 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         "baseline_pods": baseline,
         "pods_by_class": dict(by_class.most_common(limit)),
         "pods": [
-            {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid, "class": names.class_of(pod)}
+            {
+                "namespace": pod.namespace, "pod": pod.name, "uid": pod.uid, "class": names.class_of(pod),
+                # Counts keep a Pod as it was placed.
+                "stuck": (known.state.pod(pod.uid) or pod).stuck,
+            }
             for pod in newest
         ],
         "reserved_by": [

@@ -102,6 +102,8 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         # None if it has no node, or the API shows no such Node.
         "node_ready": None if slot is None else known.state.fleet.row(slot).node.ready,
         "phase": pod.phase,
+        # Why a container of it does not run; empty if none waits.
+        "stuck": pod.stuck,
         "class": names.class_of(pod),
         "scheduler": pod.scheduler_name,
         # The settings of that name alone; None: it has none.

@@ -13,6 +13,11 @@ export function percent(share) {
   return `${fixed(value, value === 0 || Math.abs(value) >= 9.95 ? 0 : 1)} %`;
 }
 
+// A sentence begins with a capital letter.
+export function capital(text) {
+  return text.replace(/^./, (first) => first.toUpperCase());
+}
+
 // A count with separators: 12,345.
 export function whole(number) {
   return fixed(number, 0);

@@ -78,10 +78,10 @@ export class NodePanel {
     if (node.ad.covers.join() !== this.covered && Date.now() - this.askedMs > ASK_AFTER_MS) this.ask();
   }
 
-  // A scheduler of an earlier version does not name UIDs.
-  useOf({ uid }) {
+  // A scheduler of an earlier version does not name UIDs. A Pod that waits to run uses nothing now.
+  useOf({ uid, stuck }) {
     const shown = el("span", { class: "soft uses" });
-    if (uid) this.uses.set(uid, shown);
+    if (uid && !stuck) this.uses.set(uid, shown);
     return shown;
   }
 
@@ -95,7 +95,7 @@ export class NodePanel {
     this.pods.replaceChildren(
       ...pods.map((each) => el("li", {}, el(
         "button", { type: "button", onclick: () => this.page.openPod(`${each.namespace}/${each.pod}`) },
-        el("span", {}, `${each.namespace}/${each.pod}`, el("br"), el("span", { class: "soft" }, each.class)), this.useOf(each),
+        el("span", {}, `${each.namespace}/${each.pod}`, el("br"), el("span", { class: "soft" }, each.class), ...stuck(each)), this.useOf(each),
       ))),
       ...(rest > 0 ? [el("li", { class: "soft" }, `and ${format.whole(rest)} more`)] : []),
       ...(placed - own === 0 ? [el("li", { class: "soft" }, "none")] : []),
@@ -165,6 +165,11 @@ function sentence({ ad, state }, age) {
   const limit = ad.limit === null ? "" : `, ${format.whole(ad.limit)} at most for now`;
   const old = state === "fresh" ? "" : ` Reported ${format.seconds(age)} ago.`;
   return `${format.count(ad.pods, "Pod")} ${ad.pods === 1 ? "runs" : "run"} here. ${room}${by}${limit}; ${MODES[ad.mode] || ad.mode}.${old}`;
+}
+
+// Why a Pod here does not run; nothing where none of its containers waits.
+function stuck({ stuck: why }) {
+  return why ? [el("br"), el("span", { class: "trouble" }, why)] : [];
 }
 
 function explained(answer) {

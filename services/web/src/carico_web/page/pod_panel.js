@@ -44,7 +44,8 @@ export class PodPanel {
       if (this.page.panel !== this) return;
       if (decision && !this.shown) this.show(this.page.here(decision));
       this.now.replaceChildren(...standing(this.page, explained));
-      this.runs = explained.phase === "Running" ? explained.uid : "";
+      // One that waits to run again uses nothing now.
+      this.runs = explained.phase === "Running" && !explained.stuck ? explained.uid : "";
       this.loads.follow(this.runs ? explained.node : null);
       this.loads.ask();
       this.draw();
@@ -76,12 +77,15 @@ function recorded(page, decision) {
   ];
 }
 
-function standing(page, answer) {
+export function standing(page, answer) {
   const place = answer.node ? [" on ", page.nodeButton(answer.node)] : [];
   // A scheduler of an earlier version does not judge.
   const { why: never = "", hints = [] } = answer.judgement || {};
   const found = [el("p", {}, el("b", {}, never ? `${answer.state}, and can never fit as it is` : answer.state), ...place, `: ${answer.why}.`)];
-  if (never) found.push(el("p", {}, `${never}.`.replace(/^./, (first) => first.toUpperCase())));
+  if (never) found.push(el("p", {}, `${format.capital(never)}.`));
+  // A scheduler of an earlier version does not state it.
+  if (answer.stuck) found.push(el("p", { class: "trouble" }, `${format.capital(answer.stuck)}.`));
+  if (answer.state === "bound" && answer.covered === false) found.push(el("p", { class: "soft" }, "Its node's reports do not count it yet: its room is reserved."));
   for (const hint of hints) found.push(el("p", { class: "soft" }, hint));
   if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Similar names: ${answer.nearest.join(", ")}.`));
   const waiting = waitWords(answer);

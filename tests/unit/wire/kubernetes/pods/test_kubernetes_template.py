@@ -149,3 +149,59 @@ def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
 )
 def test_a_pod_has_failed_if_it_says_so_or_ran_out_of_memory(found: dict[str, Any], expected: bool) -> None:
     assert status.has_failed(found) is expected
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({}, ""),
+        ({"phase": "Running", "containerStatuses": [{"ready": True, "state": {"running": {}}}]}, ""),
+        ({"initContainerStatuses": [{"name": "a", "ready": True, "state": {"terminated": {"exitCode": 0}}}]}, ""),
+        ({"containerStatuses": [{"name": "a", "state": {"waiting": {}}}]}, ""),
+        (
+            {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
+            "container a waits: ContainerCreating",
+        ),
+        (
+            {
+                "initContainerStatuses": [{"name": "a", "ready": True, "state": {"terminated": {"exitCode": 0}}}],
+                "containerStatuses": [
+                    {"name": "b", "state": {"waiting": {"reason": "ErrImagePull", "message": "not\nfound"}}},
+                    {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}},
+                ],
+            },
+            "container b waits: ErrImagePull: not found",
+        ),
+        (
+            {
+                "containerStatuses": [{
+                    "name": "a", "restartCount": 5, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    "lastState": {"terminated": {"exitCode": 3}},
+                }]
+            },
+            "container a ended with exit code 3, and was started again 5 times; CrashLoopBackOff",
+        ),
+    ],
+)  # fmt: skip
+def test_why_a_container_does_not_run_is_stated_in_a_line(found: dict[str, Any], expected: str) -> None:
+    assert status.stuck_of(found) == expected
+    assert api_objects.parse_pod(pod() | {"status": found}).stuck == expected
+
+
+def test_why_a_container_does_not_run_is_kept_in_few_characters() -> None:
+    waits = {"waiting": {"reason": "CreateContainerError", "message": "x" * 2**20}}
+    found = status.stuck_of({"containerStatuses": [{"name": "a", "state": waits}]})
+    assert len(found) == status.STUCK_CHARS and found.startswith("container a waits: CreateContainerError: xxx")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": {"waiting": {"reason": 1}}}, {"state": {"waiting": "x"}}, {"name": 1, "state": {"waiting": {"a": 1}}},
+        {"state": {"waiting": {"reason": "x"}}, "restartCount": "5"},
+        {"state": {"waiting": {"reason": "x"}}, "restartCount": 5, "lastState": {"terminated": {"exitCode": "3"}}},
+    ],
+)  # fmt: skip
+def test_a_malformed_state_of_a_container_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        status.stuck_of({"containerStatuses": [wrong]})
