@@ -24,6 +24,8 @@ from carico_web import site
 from tests.fixtures.golden import records
 from tests.tools.memory import memory_bus
 from tests.unit.cli import fake_cluster
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
 
 BOOT = "18e9f814b6bb5a96"
 SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
@@ -568,6 +570,48 @@ def test_the_fleet_takes_only_what_is_newer() -> None:
     show({ took, pods: found.now.pods, rows: found.nodes.get("n").history.size });
     """
     assert run(script, "fleet") == {"took": [True, False, False, False, True, True], "pods": 4, "rows": 2}
+
+
+def test_room_is_what_nodes_advertise_without_what_is_reserved() -> None:
+    script = """
+    const ad = (node, seq, capacity, covers) => ({
+      node, boot: "b", seq, pods: 1, capacity, covers, sd: 0, dims: ["cpu"], usage: [0.5], ageAtSending: 0,
+    });
+    const map = (all) => Object.create(heatmap.HeatMap.prototype, { fleet: { value: all }, metric: { value: "room" } });
+    const found = new fleet.Fleet(10);
+    const seen = [];
+    const see = (ms) => {
+      found.tick(ms);
+      seen.push([found.now.room, ...found.order().map((node) => [node.reserved, map(found).value(node).text])]);
+    };
+    found.take(ad("n1", 1, 2.5, []), 0);
+    found.take(ad("n2", 1, 0.5, []), 0);
+    see(0);
+    found.reserve([["n1", "uid-a"], ["n2", "uid-b"], ["n1", "uid-c"], ["n3", "uid-d"]]);
+    see(0);
+    // Its report covers one of them now.
+    found.take(ad("n1", 2, 1.5, ["uid-a"]), 1000);
+    see(1000);
+    found.reserve([]);
+    see(1000);
+    found.reserve(null);
+    see(1000);
+    show(seen);
+    """
+    assert run(script, "fleet", "heatmap") == [
+        [3.0, [None, "2.5 Pods"], [None, "0.5 Pods"]], [0.5, [2, "0.5 Pods"], [1, "0 Pods"]],
+        [0.5, [1, "0.5 Pods"], [1, "0 Pods"]], [2.0, [0, "1.5 Pods"], [0, "0.5 Pods"]],
+        [2.0, [None, "1.5 Pods"], [None, "0.5 Pods"]],
+    ]  # fmt: skip
+
+
+async def test_the_page_reads_what_the_scheduler_answers_of_reservations() -> None:
+    desk = answering.Desk(objects.make_node("node-1"))
+    desk.hear("node-1")
+    desk.state.put_pod(objects.make_pod("held", node_name="node-1"), answering.NOW_S)
+    answer = await desk.answers.endpoints()["reservations.list"](b"{}")
+    script = f"const bus = {{ request: async () => {json.dumps(answer.decode())} }}; show(await ask.reserved(bus));"
+    assert await asyncio.to_thread(run, script, "ask") == [["node-1", "uid-held"]]
 
 
 def test_a_part_that_is_due_waits_for_no_other_and_each_has_its_rate() -> None:

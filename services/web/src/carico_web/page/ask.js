@@ -53,6 +53,12 @@ export async function pod(bus, namespace, name) {
   return { explained, decision: explained.decision ? signals.toDecision(explained.decision) : null };
 }
 
+// Node and UID of each placed Pod that its node's reports do not cover yet.
+export async function reserved(bus) {
+  const answer = await scheduler(bus, "reservations.list", {});
+  return answer.reservations.map(({ node, uid }) => [node, uid]);
+}
+
 // The Pods that wait, by reason: a few of each are named.
 export async function waiting(bus) {
   const answer = await scheduler(bus, "waiting.list", {});

@@ -2,7 +2,7 @@
 
 import { Chart, roundTop } from "./chart.js";
 import { el, set } from "./dom.js";
-import { fullest } from "./fleet.js";
+import { fullest, roomOf } from "./fleet.js";
 import * as format from "./format.js";
 import { MembersView } from "./members.js";
 import { TrafficView } from "./traffic.js";
@@ -60,7 +60,7 @@ export class ClusterPanel {
     const ring = fleet.totals;
     if (!ring || !fleet.now) return;
     const shown = { nowMs: Date.now(), atMs: this.page.atMs };
-    drawTruth(this.truth, ring, [0, 1, 2], { ...shown, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.capacity)} more` });
+    drawTruth(this.truth, ring, [0, 1, 2], { ...shown, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.room)} more` });
     const layers = fleet.dims.flatMap((_, i) => {
       const [median, low, high] = [0, 1, 2].map((part) => ring.columns[3 + 3 * i + part]);
       const colour = theme.lines[i % theme.lines.length];
@@ -88,7 +88,7 @@ export class ClusterPanel {
       const button = this.fullest.children[i].firstChild;
       button.dataset.node = node.name;
       set(button.children[0], node.name);
-      set(button.children[1], `${format.dimension(dim)} ${format.percent(usage)}, ${format.count(node.ad.pods, "Pod")}, room for ${format.pods(node.ad.capacity)}`);
+      set(button.children[1], `${format.dimension(dim)} ${format.percent(usage)}, ${format.count(node.ad.pods, "Pod")}, room for ${format.pods(roomOf(node))}`);
     });
   }
 }

@@ -42,6 +42,21 @@ export class Fleet {
     // Summaries of the time before the page was opened, and of times when it was not connected.
     this.summaries = [];
     this.dropped = 0;
+    // The UIDs of the Pods for which room is reserved, by node; null: no scheduler answers.
+    this.reserved = null;
+  }
+
+  // Takes in the scheduler's reservations, as [node, UID]; null where none answers.
+  reserve(found) {
+    this.reserved = found && new Map();
+    for (const [node, uid] of found || []) this.reserved.set(node, [...(this.reserved.get(node) || []), uid]);
+    for (const node of this.nodes.values()) node.reserved = this.reservedOn(node);
+  }
+
+  // How many Pods were placed there that its report does not cover; null: not known.
+  reservedOn({ name, ad }) {
+    const found = this.reserved?.get(name) || [];
+    return this.reserved && found.filter((uid) => !ad.covers.includes(uid)).length;
   }
 
   // The node, or null if the advertisement is not newer.
@@ -58,6 +73,7 @@ export class Fleet {
     node.ad = ad;
     node.heardMs = nowMs;
     node.state = "fresh";
+    node.reserved = this.reservedOn(node);
     node.history.push(nowMs, [ad.pods, ad.capacity, ad.sd, ad.pressure ?? NaN, ...ad.usage], APART_MS);
     this.learnDims(ad.dims);
     return node;
@@ -140,18 +156,26 @@ export class Fleet {
     const present = [...this.nodes.values()].filter((node) => node.state !== "absent");
     let pods = 0;
     let capacity = 0;
+    let room = 0;
     let variance = 0;
-    for (const { ad } of present) {
+    for (const node of present) {
+      const { ad } = node;
       pods += ad.pods;
       capacity += ad.capacity;
+      room += roomOf(node);
       variance += ad.sd ** 2;
     }
     const spread = this.dims.flatMap((dim) => quantiles(present, dim));
     if (!this.totals || this.totals.columns.length !== 3 + spread.length) this.begin(null);
     // No data is not zero: draw a gap.
     if (present.length > 0) this.totals.push(nowMs, [pods, capacity, Math.sqrt(variance), ...spread], APART_MS);
-    this.now = { present: present.length, pods, capacity, sd: Math.sqrt(variance) };
+    this.now = { present: present.length, pods, room, sd: Math.sqrt(variance) };
   }
+}
+
+// How many more Pods a node takes: what it advertises, without the room that is reserved.
+export function roomOf({ ad, reserved }) {
+  return reserved ? Math.max(0, ad.capacity - reserved) : ad.capacity;
 }
 
 // A node's history: the rows of the scheduler's answer, then the page's own. `node` is null for one that the page has not

@@ -1,7 +1,7 @@
 // The cluster as a heat map with a cell per node: cells with text for few nodes, squares for thousands.
 
 import { font, fitted, Sheet } from "./canvas.js";
-import { fullest } from "./fleet.js";
+import { fullest, roomOf } from "./fleet.js";
 import * as format from "./format.js";
 
 const WORDS_MOST = 30;
@@ -35,8 +35,9 @@ export class HeatMap {
   value(node) {
     const { ad } = node;
     if (this.metric === ROOM) {
+      const room = roomOf(node);
       const all = ad.pods + ad.capacity;
-      return { share: all > 0 ? ad.pods / all : 1, text: `${format.pods(ad.capacity)} Pods` };
+      return { share: all > 0 ? 1 - room / all : 1, text: `${format.pods(room)} Pods` };
     }
     const at = ad.dims.indexOf(this.metric);
     const share = this.metric === FULLEST ? fullest(ad).usage : at < 0 ? 0 : ad.usage[at];
@@ -133,7 +134,7 @@ export class HeatMap {
     context.font = font(20, 500);
     context.fillText(text, x + 10, y + 48);
     context.font = font(12);
-    const room = this.metric === ROOM ? " running" : `, ${format.pods(ad.capacity)} more`;
+    const room = this.metric === ROOM ? " running" : `, ${format.pods(roomOf(node))} ${node.reserved === null ? "advertised" : "more"}`;
     context.fillText(fitted(context, `${format.count(ad.pods, "Pod")}${room}`, inner), x + 10, y + 72);
   }
 
@@ -210,7 +211,8 @@ export class HeatMap {
   describe(node) {
     const { ad } = node;
     const usage = ad.dims.map((dim, i) => `${format.dimension(dim)} ${format.percent(ad.usage[i])}`).join(", ");
-    return `${node.name}: ${usage}; ${format.count(ad.pods, "Pod")}, room for ${format.pods(ad.capacity)} more; ${node.state}`;
+    const reserved = node.reserved === null ? " (advertised)" : node.reserved ? ` (${format.whole(node.reserved)} reserved)` : "";
+    return `${node.name}: ${usage}; ${format.count(ad.pods, "Pod")}, room for ${format.pods(roomOf(node))} more${reserved}; ${node.state}`;
   }
 
   drawLegend(place) {

@@ -24,6 +24,7 @@ import { Theme } from "./theme.js";
 
 const AGAIN_MS = 3000;
 const FOUND_MOST = 200;
+const RESERVED_EVERY_MS = 5000;
 
 class Page {
   constructor(settings) {
@@ -170,6 +171,7 @@ class Page {
   // What was published before this page subscribed, or while the bus was not available.
   async catchUp() {
     this.panel?.ask?.(...(this.asked || []));
+    this.askReserved();
     const late = (what) => (error) => console.warn(`${what} not available: ${error.message}`);
     // Aggregators answer one after the other: what takes longest is asked last.
     await Promise.all([
@@ -203,9 +205,17 @@ class Page {
     this.frames.touchAll();
   }
 
+  // Nodes advertise what they measure: without the Pods that have just come, or do not start.
+  async askReserved() {
+    this.askedMs = Date.now();
+    this.fleet.reserve(await ask.reserved(this.bus).catch(() => null));
+    for (const part of ["map", "panel", "summary"]) this.frames.touch(part);
+  }
+
   tick() {
     if (this.earlier?.isOfAnother(Date.now())) this.forget(this.earlier);
     if (this.fleet.tick(Date.now())) this.frames.touch("map");
+    if (!document.hidden && !this.frames.isHeld && Date.now() - this.askedMs >= RESERVED_EVERY_MS) this.askReserved();
     for (const part of ["map", "flow", "panel", "summary", "fan", "strips", "history"]) this.frames.touch(part);
   }
 

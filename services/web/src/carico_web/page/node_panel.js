@@ -4,7 +4,7 @@ import * as ask from "./ask.js";
 import { Chart } from "./chart.js";
 import { drawTruth, keyline, truthLegend } from "./cluster_panel.js";
 import { el, set, table } from "./dom.js";
-import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined } from "./fleet.js";
+import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined, roomOf } from "./fleet.js";
 import * as format from "./format.js";
 import { Loads } from "./loads.js";
 
@@ -159,8 +159,10 @@ export class NodePanel {
   }
 }
 
-function sentence({ ad, state }, age) {
-  const room = `Room for ${format.podsAbout(ad.capacity, ad.sd)} more Pods`;
+function sentence(node, age) {
+  const { ad, state, reserved } = node;
+  const held = reserved === null ? " (advertised)" : reserved ? ` (${format.whole(reserved)} reserved)` : "";
+  const room = `Room for ${format.podsAbout(roomOf(node), ad.sd)} more Pods${held}`;
   const by = ad.bottleneck ? `; ${format.dimension(ad.bottleneck)} sets it` : "";
   const limit = ad.limit === null ? "" : `, ${format.whole(ad.limit)} at most for now`;
   const old = state === "fresh" ? "" : ` Reported ${format.seconds(age)} ago.`;

@@ -14,15 +14,15 @@ export function drawSummary({ fleet, flow, history, bus, model, heardModelMs }) 
   const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
   for (const node of fleet.nodes.values()) states[node.state] += 1;
   const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${format.whole(states[state])} ${state}`);
-  const { present, pods, capacity, sd } = fleet.now;
+  const { present, pods, room: more, sd } = fleet.now;
   say("sum-nodes", format.whole(present));
   say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none reported yet");
   // Without reports the number is unknown, which is not zero.
   say("sum-pods", present ? format.whole(pods) : "–");
   say("sum-pods-sub", present ? `${format.pods(pods / present)} a node` : "not known");
-  const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
+  const [room, about] = format.podsAbout(more, sd).split(" ± ");
   say("sum-room", present ? room : "–");
-  say("sum-room-sub", present ? `± ${about} Pods` : "not known");
+  say("sum-room-sub", present ? `± ${about} Pods${fleet.reserved ? "" : ", advertised"}` : "not known");
   const waiting = waitingPods(history, flow, Date.now());
   say("sum-placed", bus.isLive ? format.perSecond(flow.figures(Date.now()).rate) : "–");
   say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
