@@ -948,6 +948,38 @@ def test_a_waiting_pod_has_its_place_in_the_queue() -> None:
     ]  # fmt: skip
 
 
+async def test_a_name_that_nothing_has_leads_to_nodes_and_pods_with_names_like_it() -> None:
+    desk = answering.Desk(objects.make_node("node-1"), objects.make_node("node-3"))
+    desk.state.put_pod(objects.make_pod("pg-0-7xk"), answering.NOW_S)
+    desk.state.put_pod(objects.make_pod("web", namespace="shop", uid="u"), answering.NOW_S)
+    asked = {
+        name: [await desk.ask("pod.explain", namespace="default", pod=name), await desk.ask("node.explain", node=name)]
+        for name in ("nod-3", "pg", "web", "node-1", "zzzzzzzz")
+    }
+    script = f"""{DOCUMENT}
+        const page = {{
+            nodeButton: (name) => `node ${{name}}`, podButton: (key) => key,
+            flow: {{ byPod: new Map([["default/pg-9-ended", 0], ["default/pg", 0], ["other/pg-1", 0]]) }},
+        }};
+        const found = {{}};
+        for (const [name, [pod, node]] of Object.entries({json.dumps(asked)})) {{
+            const nodes = await ask.nodesLike({{ request: async () => JSON.stringify(node) }}, name);
+            const last = (said) => said.map((each) => each.textContent).at(-1);
+            found[name] = [last(pod_panel.standing(page, pod, nodes)), last(node_panel.explained(page, node))];
+            if (node.known) found[name].pop();
+        }}
+        show(found);
+    """
+    none, no_node = "unknown: no Pod of this name waits or runs, and no decision about one is remembered.", "The API"
+    found = await asyncio.to_thread(run, script, "ask", "pod_panel", "node_panel")
+    assert found == {
+        "nod-3": ["Similar names: node node-3, node node-1.", "Similar names: node node-3, node node-1."],
+        "pg": ["Similar names: default/pg-0-7xk, default/pg-9-ended.", f"{no_node} shows no such Node."],
+        "web": ["Similar names: shop/web.", f"{no_node} shows no such Node."],
+        "node-1": ["Similar names: node node-1."], "zzzzzzzz": [none, f"{no_node} shows no such Node."],
+    }  # fmt: skip
+
+
 def test_a_pod_that_does_not_run_says_why_as_does_its_node() -> None:
     why = "container main ended with exit code 3, and was started again 5 times; CrashLoopBackOff"
     answer = {"state": "bound", "node": "node-1", "why": "node-1 had room", "covered": False, "stuck": why}

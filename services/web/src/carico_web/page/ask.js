@@ -41,6 +41,12 @@ export async function node(bus, name) {
   return { ...answer, history: signals.toRows(answer.history, Date.now()) };
 }
 
+// The nodes that may be meant by a name.
+export async function nodesLike(bus, name) {
+  const { known, nearest = [] } = await node(bus, name);
+  return known ? [name] : nearest;
+}
+
 // What the Pods of a node use, as its agent last reported it; bytes, as those of its reports.
 export async function loads(bus, node) {
   const [answer] = await bus.requestAll(signals.queryAgent(node, "loads.get"), {}, () => true);

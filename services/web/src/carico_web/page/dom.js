@@ -25,6 +25,11 @@ export function table(caption, head, rows) {
   );
 }
 
+// What may be meant by a name that is not known: buttons; nothing if there are none.
+export function similar(buttons) {
+  return buttons.length ? [el("p", { class: "soft" }, "Similar names: ", ...buttons.flatMap((each, i) => (i ? [", ", each] : [each])), ".")] : [];
+}
+
 // Unchanged text is not set again, so that there is no layout and screen readers stay silent.
 export function set(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -317,6 +317,10 @@ class Page {
     return el("button", { type: "button", class: "link", onclick: () => this.openNode(name) }, name);
   }
 
+  podButton(key) {
+    return el("button", { type: "button", class: "link", onclick: () => this.openPod(key) }, key);
+  }
+
   route() {
     const [kind, ...rest] = decoded(location.hash.slice(1)).split("/");
     const isNode = kind === "node" && rest.length === 1;

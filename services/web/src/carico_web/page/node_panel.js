@@ -3,7 +3,7 @@
 import * as ask from "./ask.js";
 import { Chart } from "./chart.js";
 import { drawTruth, keyline, truthLegend } from "./cluster_panel.js";
-import { el, set, table } from "./dom.js";
+import { el, set, similar, table } from "./dom.js";
 import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined, roomOf } from "./fleet.js";
 import * as format from "./format.js";
 import { Loads } from "./loads.js";
@@ -150,7 +150,7 @@ export class NodePanel {
     try {
       const answer = await ask.node(this.page.bus, this.name);
       this.before = answer.history;
-      this.why.replaceChildren(...explained(answer));
+      this.why.replaceChildren(...explained(this.page, answer));
       this.drawPods(answer);
       this.draw();
     } catch (error) {
@@ -174,8 +174,8 @@ function stuck({ stuck: why }) {
   return why ? [el("br"), el("span", { class: "trouble" }, why)] : [];
 }
 
-function explained(answer) {
-  if (!answer.known) return [el("p", {}, `${answer.why}.`)];
+export function explained(page, answer) {
+  if (!answer.known) return [el("p", {}, `${format.capital(answer.why)}.`), ...similar((answer.nearest || []).map((name) => page.nodeButton(name)))];
   const facts = [
     ["free by its rules", answer.free === null ? "nothing advertised" : `${format.pods(answer.free)} Pods`],
     ["reserved", answer.reserved_by.length ? `${format.count(answer.reserved, "Pod")}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : format.count(answer.reserved, "Pod")],

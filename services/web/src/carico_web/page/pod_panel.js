@@ -1,10 +1,12 @@
 // Why a Pod is where it is, or why it waits: the decision's own record first, then the scheduler's current answer.
 
 import * as ask from "./ask.js";
-import { el, set, table } from "./dom.js";
+import { el, set, similar, table } from "./dom.js";
 import { outcome } from "./flow.js";
 import * as format from "./format.js";
 import { Loads } from "./loads.js";
+
+const SIMILAR_MOST = 5;
 
 export class PodPanel {
   // `decision`: the record that was clicked, or null if only the name is known.
@@ -41,9 +43,11 @@ export class PodPanel {
   async ask(namespace, name) {
     try {
       const { explained, decision } = await ask.pod(this.page.bus, namespace, name);
+      // What is looked for by name may be a node.
+      const nodes = explained.state === "unknown" ? await ask.nodesLike(this.page.bus, name).catch(() => []) : [];
       if (this.page.panel !== this) return;
       if (decision && !this.shown) this.show(this.page.here(decision));
-      this.now.replaceChildren(...standing(this.page, explained));
+      this.now.replaceChildren(...standing(this.page, explained, nodes));
       // One that waits to run again uses nothing now.
       this.runs = explained.phase === "Running" && !explained.stuck ? explained.uid : "";
       this.loads.follow(this.runs ? explained.node : null);
@@ -77,7 +81,8 @@ function recorded(page, decision) {
   ];
 }
 
-export function standing(page, answer) {
+// `nodes`: the nodes that may be meant by a name that no Pod has.
+export function standing(page, answer, nodes = []) {
   const place = answer.node ? [" on ", page.nodeButton(answer.node)] : [];
   // A scheduler of an earlier version does not judge.
   const { why: never = "", hints = [] } = answer.judgement || {};
@@ -87,7 +92,7 @@ export function standing(page, answer) {
   if (answer.stuck) found.push(el("p", { class: "trouble" }, `${format.capital(answer.stuck)}.`));
   if (answer.state === "bound" && answer.covered === false) found.push(el("p", { class: "soft" }, "Its node's reports do not count it yet: its room is reserved."));
   for (const hint of hints) found.push(el("p", { class: "soft" }, hint));
-  if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Similar names: ${answer.nearest.join(", ")}.`));
+  if (answer.state === "unknown") found.push(...similar([...nodes.map((name) => page.nodeButton(name)), ...podsLike(page, answer).map((key) => page.podButton(key))]));
   const waiting = waitWords(answer);
   if (waiting) found.push(el("p", { class: "soft" }, waiting));
   if (answer.next_try_s != null) found.push(el("p", { class: "soft" }, `Next try in ${format.seconds(answer.next_try_s)}.`));
@@ -100,6 +105,14 @@ export function standing(page, answer) {
     found.push(table("Nodes now", ["node", "free, Pods", "state", "why"], rows));
   }
   return found;
+}
+
+// Pods of this name in other namespaces, those with names like it, and those of which the page has heard, as of a job.
+function podsLike(page, { namespace, pod, nearest = [], namespaces = [] }) {
+  const key = `${namespace}/${pod}`;
+  const known = [...page.flow.byPod.keys()].filter((each) => each.startsWith(key) && each !== key);
+  const found = [...namespaces.map((each) => `${each}/${pod}`), ...nearest.map((each) => `${namespace}/${each}`), ...known];
+  return [...new Set(found)].slice(0, SIMILAR_MOST);
 }
 
 // For how long a Pod has waited, and how many wait before it; empty where it does not wait.
