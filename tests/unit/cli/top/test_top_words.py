@@ -166,6 +166,22 @@ def test_what_the_scheduler_makes_of_a_node() -> None:
         node_answers.parse_standing(b'{"known": true}')
 
 
+def test_what_a_node_advertises_now_ends_its_history() -> None:
+    table = {"columns": ["age_s", "pods", "capacity", "cpu"], "rows": [[18.0, 2, 4.5, 0.3], [8.0, 1, 1.0, 0.64]]}
+    answer: dict[str, Any] = {
+        "known": True, "refused_by": None, "bounds": [], "trust": {"is_suspect": False}, "reserved_by": [],
+        "history": table,
+    }  # fmt: skip
+    standing = node_answers.parse_standing(orjson.dumps(answer))
+    lines = words(node(capacity=0.0, pods=3, usage={"cpu": 0.79}), standing=standing).splitlines()
+    begin = lines.index("the last 18.0 s") + 1
+    assert [" ".join(line.split()[-4:]) for line in lines[begin : begin + 3]] == [
+        "3 now, most 3", "0 now, most 4.5", "79% now, most 79%",
+    ]  # fmt: skip
+    silent = words(SILENT, standing=standing).splitlines()
+    assert "1 last, most 4.5" in silent[begin + 1] and "64% last, most 64%" in silent[begin + 2]
+
+
 def member(**changed: Any) -> messages.Heartbeat:
     one = records.HEARTBEAT_REPORT
     assert one.report is not None

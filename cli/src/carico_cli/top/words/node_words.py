@@ -39,9 +39,9 @@ class Known:
 def lines(known: Known, *, width: int) -> list[spans.Line]:
     """Return the view's lines, each of at most `width` cells."""
     found = [_head(known.node, width), ()]
-    if known.standing is not None:
-        found += _history(known.standing, width)
     said = known.node.advertisement
+    if known.standing is not None:
+        found += _history(known.standing, said, width)
     if said is not None:
         found += [*_dimensions(said, known.detail), (), *_why(said)]
     if known.standing is not None:
@@ -85,19 +85,27 @@ def _state(node: pictures.Node) -> spans.Line:
     return tuple(found)
 
 
-def _history(standing: node_answers.Standing, width: int) -> list[spans.Line]:
-    """Return a line for each figure; times in which the node did not advertise are blank."""
+def _history(
+    standing: node_answers.Standing, said: messages.Advertisement | None, width: int
+) -> list[spans.Line]:  # fmt: skip
+    """Return a line for each figure; times in which the node did not advertise are blank.
+
+    The last row is up to 10 s old: what the node advertises now is in the other lines of the view, too.
+    """
     ages_s = standing.history.get("age_s")
     if not ages_s:
         return [(("no history yet: schedulers keep a row every 10 s", "dim"),), ()]
     found: list[spans.Line] = [((f"the last {formats.duration(ages_s[0])}", "bold"),)]
     cells = max(10, width - _TITLE_CELLS - 22)
+    live = {} if said is None else {**said.parts, **said.usage, "capacity": said.capacity, "pods": float(said.pods)}
     for name, each in standing.history.items():
         if name in ("age_s", "capacity_sd"):
             continue
         is_share = name not in ("capacity", "pods")
-        now, most = each[-1], max(each)
-        words = f" {now:.0%} now, most {most:.0%}" if is_share else f" {_count(now)} now, most {_count(most)}"
+        shown = "{:.0%}".format if is_share else _count
+        newest = live.get(name, each[-1])
+        most, when = max(*each, newest), "now" if name in live else "last"
+        words = f" {shown(newest)} {when}, most {shown(most)}"
         bars = spans.spark(_spaced(each, ages_s), cells, most=1.0 if is_share else None)
         title = spans.fitted(_TITLES.get(name, spans.clean(name)), _TITLE_CELLS)
         found.append(((title, ""), (bars.ljust(cells), "cyan"), (words, "")))
