@@ -37,6 +37,25 @@ HELP = """\
 """
 
 
+NODE_HELP = """\
+ one node
+
+ left right             the node before, after   esc enter  back to the nodes
+ up down pgup pgdn      scroll                   q          quit, as does Ctrl-C
+
+ usage        share of the node that is in use
+ ceiling      up to which usage it takes Pods
+ headroom     what is left below the ceiling
+ a Pod costs  what one more Pod takes, ± a standard deviation
+ room         how many Pods fit by this dimension alone
+ why          how the capacity follows from these; then what the scheduler
+              allows, and for which Pods room is reserved
+ Pods         those on the node, at the end: P in the list of nodes shows all
+
+ Terms: docs/glossary.md. Any key goes back.
+"""
+
+
 class Reader(Protocol):
     """The reader of signals."""
 
@@ -108,7 +127,7 @@ class NodeScreen(own.LinesScreen):
     ]
 
     def __init__(self, top: Owner, name: str) -> None:
-        super().__init__(own.Lines(id="node"))
+        super().__init__(own.Lines("one node, its Pods last", id="node"))
         self._top = top
         self._node = name
         self._detail: node_answers.Detail | None = None
@@ -139,7 +158,7 @@ class NodeScreen(own.LinesScreen):
 
     def action_help(self) -> None:
         """Show the help."""
-        self.app.push_screen(Help())
+        self.app.push_screen(Help(NODE_HELP))
 
     def action_step(self, by: int) -> None:
         """Go to the next or previous node of the table."""

@@ -202,7 +202,7 @@ class TextScreen(own.LinesScreen):
         width = max(self.size.width, 1)
         found: list[spans.Line] = []
         for line, style in self._found:
-            found += [((line[begin : begin + width], style),) for begin in range(0, len(line) or 1, width)]
+            found += spans.wrapped(((line, style),), width)
         self._text.show(found)
 
 
@@ -256,7 +256,7 @@ HELP = """\
  l        its log                               d      its object and Events
  p space  pause, resume                         q      quit
  /        filter by words in a Pod's name, state, node, job or reason
- esc      clear the filter; back to the nodes
+ esc      clear the filter; back to the nodes; in a text, as q: back to the Pods
 
  waiting   no node has been found; N before: how many the scheduler considers
            before it (higher priority, or older)

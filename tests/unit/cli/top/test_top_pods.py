@@ -126,6 +126,14 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
         await stage.shows("paused")
         await stage.keys.press("p", "end")
         await stage.shows("runs ")
+        stage.cluster.api.answers[LOG] = "a log of words " * 6 + "\n"
+        await stage.keys.press("l")
+        await stage.shows("a log")
+        # Lines are continued between words.
+        assert [line for line in stage.text.splitlines() if line and "Back" not in line][1:] == [
+            "a log of words " * 5 + "a log", "of words",
+        ]  # fmt: skip
+        await stage.keys.press("escape")
         stage.cluster.api.answers[LOG] = "first\n\x1b[2Jlast " + "x" * 90 + "\n"
         await stage.keys.press("l")
         await stage.shows("xxxx")
@@ -193,13 +201,16 @@ async def test_of_ten_thousand_pods_only_the_visible_are_formatted(monkeypatch: 
         assert 0 < len(set(drawn)) <= 2 * 24
 
 
-async def test_the_view_of_a_node_ends_with_its_pods() -> None:
+async def test_the_view_of_a_node_ends_with_its_pods_and_says_that_there_is_more() -> None:
     async with test_top_screen.staged() as stage:
         stage.cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("runs")], resource_version="2"))
         # The view goes to the end of what it has then.
         await waiting.until(lambda: stage.top.shown.pods)
-        await stage.keys.press("enter", *["pagedown"] * 3)
+        await stage.keys.press("enter")
+        await stage.shows(" more below)")
+        await stage.keys.press(*["pagedown"] * 3)
         await stage.shows("runs             running")
+        assert "more below" not in stage.text
         assert stage.text.splitlines()[-2].startswith("runs             running")
 
 

@@ -182,6 +182,21 @@ def test_what_a_node_advertises_now_ends_its_history() -> None:
     assert "1 last, most 4.5" in silent[begin + 1] and "64% last, most 64%" in silent[begin + 2]
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_why_a_capacity_is_what_it_is_is_continued_on_the_next_line(width: int) -> None:
+    detail = "2 Pods of at most 16 a core on 4 cores, one of which another scheduler has reserved"
+    answer = {
+        "known": True, "refused_by": None, "bounds": [{"what": "pods_per_core", "pods": 62.0, "detail": detail}],
+        "trust": {"is_suspect": False}, "reserved_by": [],
+    }  # fmt: skip
+    known = node_words.Known(node=node(), standing=node_answers.parse_standing(orjson.dumps(answer)))
+    lines = [spans.plain(line) for line in node_words.lines(known, width=width)]
+    assert max(map(len, lines)) <= width
+    begin = next(index for index, line in enumerate(lines) if line.startswith("scheduler: pods_per_core"))
+    assert lines[begin + 1].startswith("  ")
+    assert " ".join(map(str.strip, lines[begin:])).startswith(f"scheduler: pods_per_core allows 62.0 more: {detail}")
+
+
 def member(**changed: Any) -> messages.Heartbeat:
     one = records.HEARTBEAT_REPORT
     assert one.report is not None

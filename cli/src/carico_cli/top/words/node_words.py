@@ -53,7 +53,7 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
             (),
             (("its agent does not answer (played nodes have no agent)", "dim"),),
         ]
-    return [spans.cut(line, width) for line in found]
+    return [part for line in found for part in spans.wrapped(line, width, "  ")]
 
 
 def _count(value: float) -> str:

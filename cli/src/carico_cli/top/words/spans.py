@@ -1,6 +1,7 @@
 """Lines of styled text, independent of a library, so that they can be tested, printed and measured as plain text."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -56,6 +57,20 @@ def cut(line: Iterable[Span], width: int) -> Line:
         found.append((text, style))
         left -= len(text)
     return tuple(found)
+
+
+def wrapped(line: Line, width: int, indent: str = "") -> list[Line]:
+    """Return a text of one style in lines of at most `width` cells, `indent` before all but the first.
+
+    A line that has columns is cut instead.
+
+    >>> wrapped((("why it is so", "dim"),), 8, "  ")
+    [(('why it', 'dim'),), (('  is so', 'dim'),)]
+    """
+    if len(line) != 1 or len(line[0][0]) <= width or width < 1:
+        return [cut(line, width)]
+    ((text, style),) = line
+    return [((part, style),) for part in textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)]
 
 
 def bar(share: float | None, cells: int) -> Line:
