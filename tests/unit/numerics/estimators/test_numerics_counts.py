@@ -1,6 +1,7 @@
 """The Pod count behind the telemetry's own lag and filter."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,14 +12,25 @@ steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30))
 
 
 @given(steps)
-def test_without_a_lag_it_is_a_filter_that_follows(samples: list[tuple[float, float, int]]) -> None:
-    measured, following = ewma.DynamicEma(), ewma.DynamicEma()
+def test_without_a_lag_it_is_a_filter_with_the_same_gains(samples: list[tuple[float, float, int]]) -> None:
+    measured, expected = ewma.DynamicEma(), np.zeros(2)
     count = population.FilteredCount(2, start_lag_s=0.0)
     for first, second, pods in samples:
         measured.update(np.array([first, second]))
-        expected = following.follow(np.full(2, float(pods)), measured.last_gain)
+        # y <- y + alpha (x - y), with alpha = 1 for the first sample
+        expected = expected + measured.last_gain * (pods - expected)
         count.tick(measured.last_gain.tolist(), float(pods), 0.1)
         np.testing.assert_allclose([count.value(0), count.value(1)], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_it_moves_on_while_the_usage_reads_the_same() -> None:
+    measured, count = ewma.DynamicEma(), population.FilteredCount(1, start_lag_s=0.0)
+    measured.update(np.array([0.0]))
+    count.tick(measured.last_gain.tolist(), 0.0, 0.1)
+    for _ in range(20):
+        measured.update(np.array([0.0]))
+        count.tick(measured.last_gain.tolist(), 5.0, 0.1)
+    assert count.value(0) == pytest.approx(5.0, abs=0.01)
 
 
 @given(steps, st.floats(0, 2))

@@ -4,31 +4,18 @@ The spike of a container's start or stop lasts about 200 ms, so at 10 Hz a chang
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from carico_core.numerics import arrays
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmaConstants:
-    """Gains per sample. From `fast_from` consecutive samples in one direction on, the fast gain is used."""
-
-    up_slow: float = 0.09
-    up_fast: float = 0.333
-    down_slow: float = 0.0625
-    down_fast: float = 0.2
-    fast_from: int = 4
-
-    def __post_init__(self) -> None:
-        gains = (self.up_slow, self.up_fast, self.down_slow, self.down_fast)
-        if not all(0 < gain <= 1 for gain in gains) or self.fast_from < 1:
-            raise ValueError(f"ema: expected gains in (0, 1] and fast_from >= 1, got {gains} and {self.fast_from}")
-
-
-# The author's published agent log of 2025-05-21 shows these four gains and no other.
-LOGGED = EmaConstants()
+# Gains per sample: the author's published agent log of 2025-05-21 shows these four and no other.
+UP_SLOW = 0.09
+UP_FAST = 0.333
+DOWN_SLOW = 0.0625
+DOWN_FAST = 0.2
+# From this many consecutive samples in one direction on, the fast gain is used.
+FAST_FROM = 4
 
 
 class DynamicEma:
@@ -39,20 +26,14 @@ class DynamicEma:
     arithmetic.
     """
 
-    __slots__ = ("_constants", "_gains", "_runs", "_shared", "_values")
+    __slots__ = ("_gains", "_runs", "_shared", "_values")
 
-    def __init__(self, constants: EmaConstants = LOGGED, shared_counter: bool = False) -> None:
-        self._constants = constants
+    def __init__(self, *, shared_counter: bool = False) -> None:
         self._shared = shared_counter
         self._values: list[float] | None = None
         self._gains: list[float] = []
-        # Consecutive samples in one direction: positive upwards, negative downwards, limited to +-fast_from.
+        # Consecutive samples in one direction: positive upwards, negative downwards, limited to +-FAST_FROM.
         self._runs: list[int] = []
-
-    @property
-    def value(self) -> arrays.Array | None:
-        """The filtered values (d,); None before the first sample."""
-        return None if self._values is None else np.array(self._values)
 
     @property
     def last_gain(self) -> arrays.Array:
@@ -84,20 +65,6 @@ class DynamicEma:
             held[index] += gain * change
         return held.copy()
 
-    def follow(self, values: arrays.Array, gain: arrays.Array) -> arrays.Array:
-        """Return the values (d,) of a filter that uses another filter's gains, so that both lag equally.
-
-        The counters do not change: a filter either measures its own direction or follows, never both.
-        """
-        if self._values is None:
-            self._start(values.tolist())
-            return np.array(self._values)
-        held = self._values
-        self._gains = gain.tolist()
-        for index, (sample, factor) in enumerate(zip(values.tolist(), self._gains, strict=True)):
-            held[index] += factor * (sample - held[index])
-        return np.array(held)
-
     def _start(self, samples: Sequence[float]) -> None:
         self._values = list(samples)
         # The first sample is taken as it is.
@@ -105,14 +72,13 @@ class DynamicEma:
         self._runs = [0] * (1 if self._shared else len(samples))
 
     def _gain(self, counter: int, change: float) -> float:
-        constants = self._constants
         run = self._runs[counter]
         if change > 0:
-            self._runs[counter] = run = min(run, constants.fast_from - 1) + 1 if run > 0 else 1
-            return constants.up_fast if run >= constants.fast_from else constants.up_slow
+            self._runs[counter] = run = min(run, FAST_FROM - 1) + 1 if run > 0 else 1
+            return UP_FAST if run >= FAST_FROM else UP_SLOW
         if change < 0:
-            self._runs[counter] = run = max(run, 1 - constants.fast_from) - 1 if run < 0 else -1
-            return constants.down_fast if -run >= constants.fast_from else constants.down_slow
-        # No change: neither direction is counted. The gain has no effect here, but a filter that follows this one (the
-        # Pod count) must keep moving when an idle node reads the same number twice.
-        return constants.up_fast
+            self._runs[counter] = run = max(run, 1 - FAST_FROM) - 1 if run < 0 else -1
+            return DOWN_FAST if -run >= FAST_FROM else DOWN_SLOW
+        # No change: neither direction is counted. The gain has no effect here, but the Pod count, which is filtered by
+        # the same gains, must keep moving when an idle node reads the same number twice.
+        return UP_FAST
