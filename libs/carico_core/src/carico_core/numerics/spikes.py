@@ -6,7 +6,7 @@ using z-scores", stackoverflow.com/questions/22583391, 2014). Whether PRONTO use
 
 import collections
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,24 +37,9 @@ class SpikeConstants:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectConstants:
-    """When spikes reject a job.
-
-    threshold: share of the model's strength, from -1 to 1, above which spikes reject. PRONTO's is not published; this
-    project's means: directions with more than half of the strength spike upwards.
-    """
-
-    spikes: SpikeConstants = field(default_factory=SpikeConstants)
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not -1.0 <= self.threshold < 1.0:
-            raise ValueError(f"reject-job: expected a threshold in [-1, 1), got {self.threshold}")
-
-
-# Not PRONTO's values, which are unknown.
-OURS = RejectConstants()
+# Share of the model's strength above which spikes reject. PRONTO's is not published; this project's means: directions
+# with more than half of the strength spike upwards.
+_REJECT_FROM = 0.5
 
 
 class SpikeDetector:
@@ -62,7 +47,7 @@ class SpikeDetector:
 
     __slots__ = ("_constants", "_window")
 
-    def __init__(self, constants: SpikeConstants = OURS.spikes) -> None:
+    def __init__(self, constants: SpikeConstants) -> None:
         self._constants = constants
         self._window: collections.deque[float] = collections.deque(maxlen=constants.window)
 
@@ -90,10 +75,9 @@ class SpikeDetector:
 
 
 class Verdict(NamedTuple):
-    """score: spikes weighted by strength, -1 to 1. spikes: 1, 0 or -1 per direction. rejected: accept no job now."""
+    """score: spikes weighted by strength, -1 to 1. rejected: accept no job now."""
 
     score: float
-    spikes: tuple[int, ...]
     rejected: bool
 
 
@@ -105,13 +89,12 @@ class RejectJob:
     when two directions change places, both projections jump.
     """
 
-    __slots__ = ("_constants", "_detectors")
+    __slots__ = ("_detectors",)
 
-    def __init__(self, rank: int, constants: RejectConstants = OURS) -> None:
+    def __init__(self, rank: int) -> None:
         if rank < 1:
             raise ValueError(f"reject-job: expected rank >= 1, got {rank}")
-        self._constants = constants
-        self._detectors = [SpikeDetector(constants.spikes) for _ in range(rank)]
+        self._detectors = [SpikeDetector(SpikeConstants()) for _ in range(rank)]
 
     def observe(self, y: arrays.Array, held: fpca.Centred) -> Verdict:
         """Return the verdict on one more usage (d,), clipped to [0, 1], with the latest model (local or merged).
@@ -122,12 +105,12 @@ class RejectJob:
             raise ValueError(f"reject-job: expected a model of rank {len(self._detectors)}, got {held.model.rank}")
         sample = arrays.vector(y, name="reject-job usage", size=held.model.dimensions)
         if not np.isfinite(sample).all():
-            return Verdict(score=0.0, spikes=(0,) * len(self._detectors), rejected=True)
+            return Verdict(score=0.0, rejected=True)
         # v = U^T (y - mean)
         projections: list[float] = held.project(np.clip(sample, 0.0, 1.0)).tolist()
         spikes = tuple(detector.observe(value) for detector, value in zip(self._detectors, projections, strict=True))
         score = _weighted(spikes, held.model.sigma.tolist())
-        return Verdict(score=score, spikes=spikes, rejected=score > self._constants.threshold)
+        return Verdict(score=score, rejected=score > _REJECT_FROM)
 
 
 def _weighted(spikes: tuple[int, ...], sigma: list[float]) -> float:
