@@ -45,5 +45,5 @@ def test_a_server_with_twenty_containers_is_not_under_used() -> None:
 def test_no_constraint_is_violated(seed: int) -> None:
     problem = small_problems.small(seed, containers=8)
     roomy = dataclasses.replace(problem, capacity=problem.capacity * np.array([[1.0], [1.0], [8.0]]))
-    placed = threshold.rebalanced(roomy, threshold.Thresholds(under_share=0.4))
+    placed = threshold.rebalanced(roomy)
     assert list(model.violations(roomy, placed)) == []

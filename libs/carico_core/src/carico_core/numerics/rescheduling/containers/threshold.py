@@ -5,53 +5,42 @@ descheduler's LowNodeUtilization: below 20 % of CPU and memory and below 20 Pods
 either or above 50 Pods it is over-used. Usage is the sum of requests, as in the descheduler.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling.containers import model
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """Shares of a server's capacity, and numbers of containers."""
-
-    under_share: float = 0.2
-    under_containers: int = 20
-    over_share: float = 0.5
-    over_containers: int = 50
+# Shares of a server's capacity, and numbers of containers.
+_UNDER_SHARE, _UNDER_CONTAINERS = 0.2, 20
+_OVER_SHARE, _OVER_CONTAINERS = 0.5, 50
 
 
-def rebalanced(problem: model.Problem, thresholds: Thresholds | None = None) -> model.Ints:
+def rebalanced(problem: model.Problem) -> model.Ints:
     """Return the placement after containers have left over-used servers for servers that are under-used at the start.
 
     The fullest server comes first, and of it the smallest container. Each goes to the emptiest under-used server where
     every constraint holds and which it does not make over-used. Without such a server it stays.
     """
     model.check_present(problem)
-    limits = Thresholds() if thresholds is None else thresholds
     groups, group = model.contracted(problem)
     size = np.bincount(group)
     placed = groups.present.copy()
-    targets = np.flatnonzero(_under(groups, placed, size, limits))
+    targets = np.flatnonzero(_under(groups, placed, size))
     usage = _usage(groups, placed)
     for source in np.argsort(-usage.max(axis=1), kind="stable"):
         leaving = np.flatnonzero((placed == source) & groups.movable)
         for each in leaving[np.argsort(groups.request[leaving].max(axis=1), kind="stable")]:
-            if not _over(groups, placed, size, limits)[source]:
+            if not _over(groups, placed, size)[source]:
                 break
-            _move(groups, placed, size, limits, each=int(each), targets=targets)
+            _move(groups, placed, size, each=int(each), targets=targets)
     return placed[group]
 
 
-def _move(
-    problem: model.Problem, placed: model.Ints, size: model.Ints, limits: Thresholds, *, each: int, targets: model.Ints
-) -> None:
+def _move(problem: model.Problem, placed: model.Ints, size: model.Ints, *, each: int, targets: model.Ints) -> None:
     source = placed[each]
     for target in targets[np.argsort(_usage(problem, placed)[targets].max(axis=1), kind="stable")]:
         placed[each] = target
-        if not _over(problem, placed, size, limits)[target] and next(model.violations(problem, placed), None) is None:
+        if not _over(problem, placed, size)[target] and next(model.violations(problem, placed), None) is None:
             return
     placed[each] = source
 
@@ -62,11 +51,11 @@ def _usage(problem: model.Problem, placed: model.Ints) -> arrays.Array:
     return np.divide(used, problem.capacity, out=np.zeros_like(used), where=problem.capacity > 0.0)
 
 
-def _under(problem: model.Problem, placed: model.Ints, size: model.Ints, limits: Thresholds) -> model.Bools:
+def _under(problem: model.Problem, placed: model.Ints, size: model.Ints) -> model.Bools:
     count = np.bincount(placed, weights=size, minlength=problem.servers)
-    return (_usage(problem, placed) < limits.under_share).all(axis=1) & (count < limits.under_containers)
+    return (_usage(problem, placed) < _UNDER_SHARE).all(axis=1) & (count < _UNDER_CONTAINERS)
 
 
-def _over(problem: model.Problem, placed: model.Ints, size: model.Ints, limits: Thresholds) -> model.Bools:
+def _over(problem: model.Problem, placed: model.Ints, size: model.Ints) -> model.Bools:
     count = np.bincount(placed, weights=size, minlength=problem.servers)
-    return (_usage(problem, placed) > limits.over_share).any(axis=1) | (count > limits.over_containers)
+    return (_usage(problem, placed) > _OVER_SHARE).any(axis=1) | (count > _OVER_CONTAINERS)
