@@ -82,7 +82,6 @@ class Chain:
     def __init__(self, problem: model.Problem, random: np.random.Generator) -> None:
         model.check_present(problem)
         groups, self._group = model.contracted(problem)
-        self.problem = problem
         self._saturation = problem.saturation
         self._random = random
         self._fixed = tables.fixed(groups)
