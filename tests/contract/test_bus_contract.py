@@ -140,8 +140,7 @@ async def test_the_queue_keeps_the_newest_of_each_node_and_gives_it_once(join: J
         ("carico.v1.subspace.n1", b"n1-2"),
         ("carico.v1.subspace.n2", b"n2-0"),
     ]
-    for item in batch:
-        await item.ack()
+    await reader.acknowledge(batch)
     await writer.publish(subjects.subspace("n3"), b"n3-0")
     assert [item.payload for item in await taken(reader)] == [b"n3-0"]
 
@@ -172,9 +171,8 @@ async def test_replicas_share_the_queue(join: Join) -> None:
 
     async def replica(bus: Any) -> None:
         async for batch in bus.pull():
-            for item in batch:
-                taken.append(item.payload)
-                await item.ack()
+            taken.extend(item.payload for item in batch)
+            await bus.acknowledge(batch)
 
     tasks = [asyncio.create_task(replica(await join())) for _ in range(2)]
     try:

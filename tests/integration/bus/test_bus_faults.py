@@ -39,9 +39,8 @@ LEASE_S = 300.0
 async def pull(bus: nats_bus.NatsBus, into: list[bytes]) -> None:
     """Keep and acknowledge whatever the queue holds, until cancelled."""
     async for batch in bus.pull():
-        for item in batch:
-            into.append(item.payload)
-            await item.ack()
+        into += [item.payload for item in batch]
+        await bus.acknowledge(batch)
 
 
 def join(server: nats_site.NatsServer, name: str = "member", **settings: Any) -> "asyncio.Future[nats_bus.NatsBus]":

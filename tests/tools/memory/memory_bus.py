@@ -122,9 +122,7 @@ class MemoryBus:
             yield batch
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
-        """They are done with."""
-        for item in items:
-            await item.ack()
+        """Do nothing: a pulled message has left the queue already."""
 
     async def backlog(self) -> buses.Backlog:
         """Return how the streams and the work queue stand."""
@@ -341,11 +339,8 @@ class _QueueItem:
         self.subject = subject
         self.payload = payload
 
-    async def ack(self) -> None:
-        """Do nothing: a pulled message has left the queue already."""
-
     async def term(self) -> None:
-        """Do nothing, for the same reason."""
+        """Do nothing: a pulled message has left the queue already."""
 
 
 def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import orjson
@@ -13,6 +14,7 @@ import structlog
 from carico_aggregator import app, instruments, model
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock
@@ -34,11 +36,18 @@ class Item:
     payload: bytes
     answers: list[str] = dataclasses.field(default_factory=list)
 
-    async def ack(self) -> None:
-        self.answers.append("ack")
-
     async def term(self) -> None:
         self.answers.append("term")
+
+
+class Bus(memory_bus.MemoryBus):
+    """A bus of such messages."""
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
+        """Have each remember it."""
+        for item in items:
+            assert isinstance(item, Item)
+            item.answers.append("ack")
 
 
 class Replica:
@@ -52,7 +61,7 @@ class Replica:
         self.metrics = metrics.Metrics("aggregator")
         self.hub = hub or memory_bus.Hub()
         self.app = app.Aggregator(
-            setting.AggregatorSettings(merge=merge), memory_bus.MemoryBus(self.hub),
+            setting.AggregatorSettings(merge=merge), Bus(self.hub),
             instruments.Instruments(self.metrics, clock=self.clock), replica=name, boot=boot, clock=self.clock,
         )  # fmt: skip
 

@@ -9,5 +9,5 @@ STATUS = b"NATS/1.0 409 Consumer Deleted\r\nNats-Pending-Messages: 7\r\n\r\n"
 def test_a_status_is_distinguished_from_a_message() -> None:
     assert pull_consumer.status_of(STATUS) == ("409", "Consumer Deleted")
     assert pull_consumer.status_of(HEADERS) is None
-    assert pull_consumer.header_of(STATUS, "Nats-Pending-Messages") == "7"
-    assert pull_consumer.header_of(HEADERS, "Nats-Pending-Messages") is None
+    assert pull_consumer.header_of(STATUS, b"Nats-Pending-Messages") == b"7"
+    assert pull_consumer.header_of(HEADERS, b"Nats-Pending-Messages") is None

@@ -105,10 +105,6 @@ class QueueItem(Protocol):
     @property
     def payload(self) -> bytes: ...
 
-    async def ack(self) -> None:
-        """It is done with."""
-        ...
-
     async def term(self) -> None:
         """It is poison: never again."""
         ...

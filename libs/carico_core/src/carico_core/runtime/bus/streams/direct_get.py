@@ -112,22 +112,13 @@ async def newest_of_each(client: nats_client.Client, stream: str, subject: str, 
 
 def stored(headers: bytes, payload: bytes) -> StoredMessage | None:
     """Return the message of a stream that an answer holds; None for an answer that holds none."""
-    subject, seq = _value(headers, _SUBJECT), _number(headers, _SEQUENCE)
+    subject, seq = pull_consumer.header_of(headers, _SUBJECT), _number(headers, _SEQUENCE)
     return None if subject is None or seq is None else StoredMessage(seq, subject.decode(errors="replace"), payload)
 
 
 def _number(headers: bytes, name: bytes) -> int | None:
-    value = _value(headers, name) or b""
+    value = pull_consumer.header_of(headers, name) or b""
     return int(value) if value.isdigit() and len(value) <= _DIGITS_MOST else None
-
-
-def _value(headers: bytes, name: bytes) -> bytes | None:
-    """Return the value of the last header of that name.
-
-    The server adds its own after those of the stored message, whose writer could have chosen the same names.
-    """
-    _, found, rest = headers.rpartition(b"\r\n" + name + b": ")
-    return rest.partition(b"\r\n")[0] if found else None
 
 
 async def _ask(client: nats_client.Client, stream: str, query: dict[str, Any] | None) -> Page:

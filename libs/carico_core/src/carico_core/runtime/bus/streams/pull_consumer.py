@@ -30,6 +30,7 @@ EXPIRES_S = 30.0
 REFUSED_S = 0.5
 LEAVE_S = 1.0
 _NOTHING = "408"
+_PENDING = b"Nats-Pending-Messages"
 _ACKNOWLEDGED_ON = "$JS.ACK."
 _STATUS = re.compile(rb"NATS/1\.0 (\d{3})(?: ([^\r]*))?\r\n")
 
@@ -45,18 +46,11 @@ class QueueItem:
         self.reply = reply
         self.payload = payload
 
-    async def ack(self) -> None:
-        """It is done with."""
-        await self._answer(b"")
-
     async def term(self) -> None:
         """It is poison: never again."""
-        await self._answer(b"+TERM")
-
-    async def _answer(self, answer: bytes) -> None:
-        # What could not be answered comes again, and is then dropped as not newer.
+        # What could not be answered comes again, and is refused again.
         with contextlib.suppress(NatsError):
-            await self._client.publish(self.reply, answer)
+            await self._client.publish(self.reply, b"+TERM")
 
 
 class Puller:
@@ -141,7 +135,7 @@ class Puller:
         if status != _NOTHING:
             self._refused = f"{status} {description}".strip()
         try:
-            self._owed = max(0, self._owed - int(header_of(headers, "Nats-Pending-Messages") or ""))
+            self._owed = max(0, self._owed - int(header_of(headers, _PENDING) or b""))
         except ValueError:
             self._owed = 0
 
@@ -169,10 +163,10 @@ def status_of(headers: bytes) -> tuple[str, str] | None:
     return None if found is None else (found[1].decode(), (found[2] or b"").decode(errors="replace"))
 
 
-def header_of(headers: bytes, name: str) -> str | None:
-    """Return the value of one header; None where it is not there."""
-    for line in headers.split(b"\r\n"):
-        key, colon, value = line.partition(b":")
-        if colon and key.strip().lower() == name.lower().encode():
-            return value.strip().decode(errors="replace")
-    return None
+def header_of(headers: bytes, name: bytes) -> bytes | None:
+    """Return the value of the last header of that name; None where there is none.
+
+    The server adds its own after those of a stored message, whose writer could have chosen the same names.
+    """
+    _, found, rest = headers.rpartition(b"\r\n" + name + b": ")
+    return rest.partition(b"\r\n")[0] if found else None
