@@ -138,7 +138,7 @@ def test_a_pod_that_the_watch_shows_on_the_chosen_node_is_bound_by_the_bind_that
         waiting=objects.make_waiting(objects.make_pod("a")), facts=cast("Any", None), on_result=lambda _: None,
         by=by,
     )  # fmt: skip
-    result = binder.Result(bind=bind, fate=fate, is_conflict=False, detail="", is_sent=is_sent)
+    result = binder.Result(bind=bind, fate=fate, is_conflict=False, detail="")
     assert outcomes.settle(site.state, result, 100.0) is expected
 
 

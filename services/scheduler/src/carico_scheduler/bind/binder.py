@@ -104,8 +104,6 @@ class Result:
     detail: str
     took_s: float = 0.0
     pod: cluster.Pod | None = None
-    # False: the API never received it.
-    is_sent: bool = True
     # True: no answer to one that was sent has arrived, so the API may carry it out later.
     is_doubtful: bool = False
 
@@ -247,11 +245,11 @@ class Binder:
             is_prepared = True
             result = await self._attempt(bind)
         except Withheld as error:
-            result = _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
+            result = _result(bind, Fate.WITHHELD, detail=str(error))
         except Settled as error:
-            result = _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
+            result = _result(bind, Fate.SETTLED, detail=str(error))
         except Exception as error:  # the boundary of one Pod: whatever happened, the Pod is not lost
-            result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}", is_sent=is_prepared)
+            result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
             result.is_doubtful = is_prepared
         finally:
             self._doubtful.discard(bind)
@@ -288,9 +286,9 @@ class Binder:
                 resource_version=bind.resource_version, by=bind.by,
             )  # fmt: skip
         except Withheld as error:
-            return _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
+            return _result(bind, Fate.WITHHELD, detail=str(error))
         except Settled as error:
-            return _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
+            return _result(bind, Fate.SETTLED, detail=str(error))
         except errors.NotFound as error:
             return _result(bind, Fate.GONE, detail=str(error))
         except errors.Conflict as error:
@@ -347,7 +345,6 @@ def _read(bind: Bind, found: Any, *, detail: str, is_conflict: bool) -> Result:
 
 
 def _result(
-    bind: Bind, fate: Fate, *, detail: str, is_conflict: bool = False, found: cluster.Pod | None = None,
-    is_sent: bool = True,
-) -> Result:  # fmt: skip
-    return Result(bind=bind, fate=fate, is_conflict=is_conflict, detail=detail, pod=found, is_sent=is_sent)
+    bind: Bind, fate: Fate, *, detail: str, is_conflict: bool = False, found: cluster.Pod | None = None
+) -> Result:
+    return Result(bind=bind, fate=fate, is_conflict=is_conflict, detail=detail, pod=found)
