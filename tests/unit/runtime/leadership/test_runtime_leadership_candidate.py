@@ -274,8 +274,9 @@ FAULTS = st.builds(
 def test_never_two_leaders(duration_s: int, share: float, bends: list[float], faults: Faults, seed: int) -> None:
     renew_s = share * duration_s
     times = candidates.LeaseTimes(duration_s=duration_s, renew_s=renew_s, retry_s=renew_s / 5.0)
-    # Clocks run wrong by as much as is stated, some fast and some slow.
-    world = World(times, [1.0 + bend * times.drift for bend in bends], faults, seed)
+    # Clocks run wrong by as much as is stated, some fast and some slow: renew_s / (1 - r) = duration_s / (1 + r).
+    most = (duration_s - renew_s) / (duration_s + renew_s)
+    world = World(times, [1.0 + bend * most for bend in bends], faults, seed)
     world.run(until_s=20.0 * duration_s)
     assert world.most_at_a_time <= 1
 

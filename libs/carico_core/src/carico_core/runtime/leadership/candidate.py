@@ -7,7 +7,7 @@ the other candidates wait as long as if it were still held.
 At most one candidate leads at a time. The holder stops `renew_s` after it sent its last accepted renewal; the others
 saw that renewal later than it was sent, and wait `duration_s` from then. No two clocks are ever compared, only lengths
 of time: clocks may differ by any amount, and only their rates matter. If every rate is within 1 - r to 1 + r of the
-true one, this holds while renew_s / (1 - r) <= duration_s / (1 + r) (`LeaseTimes.drift`).
+true one, this holds while renew_s / (1 - r) <= duration_s / (1 + r).
 """
 
 import dataclasses
@@ -23,15 +23,6 @@ class LeaseTimes:
     duration_s: int
     renew_s: float
     retry_s: float
-
-    @property
-    def drift(self) -> float:
-        """The largest error of a clock's rate with which there are never two leaders at a time.
-
-        >>> LeaseTimes(duration_s=15, renew_s=10.0, retry_s=2.0).drift
-        0.2
-        """
-        return (self.duration_s - self.renew_s) / (self.duration_s + self.renew_s)
 
 
 class LeaseCandidate:
