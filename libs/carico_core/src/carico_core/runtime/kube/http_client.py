@@ -153,11 +153,6 @@ class Server:
         self._idle: list[_Connection] = []
         self._sweep_due: asyncio.TimerHandle | None = None
 
-    @property
-    def kept_count(self) -> int:
-        """The number of idle connections."""
-        return sum(each.is_open for each in self._idle)
-
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes,
         permit: Callable[[], None] | None = None,
