@@ -200,7 +200,7 @@ class AgentSettings:
         if self.pod_events == "cgroup" and self.scope is sources.Scope.PROCESS:
             raise ValueError("--scope process has no cgroups, which show Pods: give --pod-events kubernetes")
 
-    def wanted(self, proc: pathlib.Path | None = None) -> sources.Wanted:
+    def wanted(self) -> sources.Wanted:
         """Return the description of the node for telemetry."""
         return sources.Wanted(
             scope=self.scope,
@@ -212,6 +212,6 @@ class AgentSettings:
             root_pid=self.root_pid,
             network_interface=self.network_interface,
             network_mbit_per_s=self.network_mbit_per_s,
-            proc=pathlib.Path(self.proc) if proc is None else proc,
+            proc=pathlib.Path(self.proc),
             cgroup_root=self.cgroup_root,
         )

@@ -334,9 +334,11 @@ class TestPanel:
             "100",
             "--network-interface",
             "eth0",
+            "--proc",
+            str(proc),
         ]
         chosen = loader.load(settings.AgentSettings, prefix="AGENT", argv=argv, environ={}, program="x")
-        panel = sources.open_panel(chosen.wanted(proc), clock=clocks.FakeClock())
+        panel = sources.open_panel(chosen.wanted(), clock=clocks.FakeClock())
         node = configuration.node_config(chosen, panel.facts)
         assert node.dims == ("cpu", "disk", "network")
         assert node.scale.tolist()[1:] == [1.0, 12.5e6]
