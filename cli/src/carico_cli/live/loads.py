@@ -109,7 +109,7 @@ class Loads:
         self.asked.set()
 
     async def _ask_one(self, bus: Bus, node: str) -> None:
-        # A node that kwok plays has no agent, and an agent of an earlier version only reports.
+        # A node that kwok plays has no agent.
         with contextlib.suppress(errors.BusError):
             answer = await bus.request(subjects.query("agent", "loads.get", node), b"", timeout_s=ANSWER_S)
             self.take(subjects.pods(node), answer)

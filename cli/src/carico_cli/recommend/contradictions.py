@@ -39,12 +39,11 @@ def _of_namespace(
 
 def _wanted(row: Row) -> namespace_rules.Wanted:
     # Of several containers, those that are measured; of some Pods, only the whole Pod is.
-    holders = list((row.get("of_containers") or {}).values()) if len(row["containers"]) > 1 else [row]
-    # Aggregators of an earlier version do not know the last three.
+    holders = list(row["of_containers"].values()) if len(row["containers"]) > 1 else [row]
     template = usage.Template(
         image="", containers=tuple(row["containers"]), requests=row["requested"],
-        priority_class=row.get("priority_class", ""), has_deadline=row.get("has_deadline", False),
-        crosses_namespaces=row.get("crosses_namespaces", False),
+        priority_class=row["priority_class"], has_deadline=row["has_deadline"],
+        crosses_namespaces=row["crosses_namespaces"],
     )  # fmt: skip
     containers = tuple(namespace_rules.Resources(requests=each["requests"], limits=each["limits"]) for each in holders)
     # A patch gives each container its own, which together are more than the Pod's: their peaks are not at one time.

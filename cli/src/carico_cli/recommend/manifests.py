@@ -39,8 +39,7 @@ def of_containers(row: Row) -> dict[str, dict[str, dict[str, str]]]:
     """Return the resources block of each container; empty if only the whole Pod is measured and has several."""
     if len(row["containers"]) == 1:
         return {row["containers"][0]: resources(row)}
-    # An aggregator of an older version does not know them.
-    return {name: resources(each) for name, each in (row.get("of_containers") or {}).items()}
+    return {name: resources(each) for name, each in row["of_containers"].items()}
 
 
 def yaml_text(row: Row) -> str:

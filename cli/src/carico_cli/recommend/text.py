@@ -56,7 +56,7 @@ def detail(row: Row, *, now_ns: int) -> str:
         f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
     )
     # An aggregator of an older version does not count them.
-    if row.get("images", 1) > 1:
+    if row["images"] > 1:
         lines += words.paragraph(
             f"Pods of {row['images']} sets of images run: the amounts are for all of them, by the largest peak of "
             "memory and the CPU of all together",
@@ -97,7 +97,7 @@ def _amount(found: Mapping[str, float | None], key: str, dim: str | None = None)
 
 def _containers(row: Row) -> list[str]:
     """Return what each container of a Pod with several should request."""
-    found: Mapping[str, Any] = row.get("of_containers") or {}
+    found: Mapping[str, Any] = row["of_containers"]
     cells = [
         (name, *(_amount(each[field], dim) for dim in ("cpu", "memory") for field in ("requests", "peaks")))
         for name, each in found.items()

@@ -30,9 +30,10 @@ def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any
         "class": pod_class, "requests": {"cpu": 0.575, "memory": 115 * MIB}, "limits": {"memory": 115 * MIB},
         "confidence": "medium", "flags": [], "kinds": None, "cpu_bounds": [0.4, 0.6], "memory_risk": 0.1,
         "usage": {"cpu": used, "memory": {"mean": 50 * MIB, "peak": 100 * MIB}}, "further": {},
-        "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "containers": ["main"], "pods": 9, "failed": 0,
-        "running": 3, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0, "since_ns": NOW_NS - 120 * 10**9,
-        "last_ns": NOW_NS, "contradicts": [],
+        "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "priority_class": "", "has_deadline": False,
+        "crosses_namespaces": False, "containers": ["main"], "of_containers": {}, "pods": 9, "failed": 0,
+        "running": 3, "images": 1, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0,
+        "since_ns": NOW_NS - 120 * 10**9, "last_ns": NOW_NS, "contradicts": [],
     }  # fmt: skip
     return values | changed
 

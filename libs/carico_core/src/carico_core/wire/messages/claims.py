@@ -71,7 +71,7 @@ class _Corrections(msgspec.Struct, kw_only=True, gc=False):
 class _Heartbeat(elements.Message, kw_only=True, gc=False):
     replica: elements.ObjectName
     identity: Annotated[str, Meta(min_length=1, max_length=_IDENTITY_MAX)]
-    leaving: bool = False
+    leaving: bool
     report: _Report | None = None
     corrections: _Corrections | None = None
 

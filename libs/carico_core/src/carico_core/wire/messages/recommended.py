@@ -37,11 +37,11 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     measured_s: elements.Quantity
     since_ns: elements.Int64
     last_ns: elements.Int64
-    requested: elements.Amounts = msgspec.field(default_factory=dict)
-    priority_class: elements.PriorityClass = ""
-    has_deadline: bool = False
-    crosses_namespaces: bool = False
-    of_containers: _Containers = msgspec.field(default_factory=dict)
+    requested: elements.Amounts
+    priority_class: elements.PriorityClass
+    has_deadline: bool
+    crosses_namespaces: bool
+    of_containers: _Containers
 
 
 class _Page(msgspec.Struct, gc=False):

@@ -37,8 +37,8 @@ class _Summary(elements.Message, kw_only=True, gc=False):
     oldest_s: elements.Quantity
     placed: elements.Pods
     placed_waited_s: elements.Quantity
-    events: Annotated[tuple[_Event, ...], Meta(max_length=EVENTS_MAX)] = ()
-    left_off: elements.Int64 = 0
+    events: Annotated[tuple[_Event, ...], Meta(max_length=EVENTS_MAX)]
+    left_off: elements.Int64
 
 
 _DECODER = schemas.Decoder(_Summary, is_json=True)
