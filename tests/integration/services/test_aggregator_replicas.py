@@ -100,7 +100,7 @@ class Rig:
         )
 
     def _on_model(self, subject: str, payload: bytes) -> None:
-        model = wire.decode_model(payload, subject=subject)
+        model = wire.decode_model(payload)
         self.models[model.replica] = model
 
     async def close(self) -> None:

@@ -75,8 +75,8 @@ ALL = (
     _partial("partial", records.PARTIAL),
     _partial("partial-joining", records.PARTIAL_JOINING),
     Kind(
-        name="model", record=records.MODEL, subject=subjects.MODEL, encode=wire.encode_model, decode=wire.decode_model,
-        is_json=False, maximum_bytes=1024 * 1024,
+        name="model", record=records.MODEL, subject=subjects.MODEL, encode=wire.encode_model,
+        decode=lambda payload, *, subject: wire.decode_model(payload), is_json=False, maximum_bytes=1024 * 1024,
     ),
     Kind(
         name="usage", record=records.USAGE, subject=subjects.usage(records.NODE), encode=wire.encode_usage,

@@ -104,7 +104,7 @@ class Signals:
         """Take in the model of the cluster."""
         self._heard += 1
         try:
-            self._model = (wire.decode_model(payload, subject=subject), self._clock.monotonic_s())
+            self._model = (wire.decode_model(payload), self._clock.monotonic_s())
         except errors.MessageError as error:
             self.drop(error.reason)
 

@@ -59,7 +59,7 @@ class Following:
         if not self._merger.is_led:
             return None
         try:
-            found = wire.decode_model(payload, subject=subject)
+            found = wire.decode_model(payload)
         except errors.MessageError as error:
             self._counted.dropped("model", subject, error)
             return None

@@ -76,9 +76,8 @@ def model_as_json(model: messages.GlobalModel) -> bytes:
     )
 
 
-def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
-    """Return the model in `payload`. Raises `MessageError`. All replicas share the subject, so it is ignored."""
-    del subject
+def decode_model(payload: bytes) -> messages.GlobalModel:
+    """Return the model in `payload`. Raises `MessageError`. All replicas share the subject, which says nothing."""
     m = _MODELS.read(payload)
     elements.check_version(m)
     elements.check_name("replica", m.replica)
