@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 
 from bench import _process
+from carico_core.domain import usage
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_recommender import classes, instruments, namespaces
@@ -123,7 +124,10 @@ async def _listen(out: multiprocessing.connection.Connection, folder: pathlib.Pa
     counted = instruments.Instruments(metrics.Metrics("recommender"))
     used = _certificate(folder)
     used.read()
-    handler = webhook.Webhook(Known(counted).get, counted, clock=clocks.SystemClock())
+    handler = webhook.Webhook(
+        Known(counted).get, counted, clock=clocks.SystemClock(), rules=reviews.no_rules,
+        dimensions=usage.DIMS,
+    )  # fmt: skip
     async with webhook.listening(handler, used, host=NAME, port=0) as port:
         out.send(port)
         await asyncio.to_thread(out.recv)

@@ -37,13 +37,17 @@ def container(name: str = "main", /, **resources: dict[str, str]) -> dict[str, A
     return {"name": name, "image": "i", "resources": resources}
 
 
+def no_rules(_namespace: str) -> namespace_rules.Rules:
+    return namespace_rules.NO_RULES
+
+
 def ask(
     obj: Any, known: usage.Recommended | None = None, rules: namespace_rules.Rules = namespace_rules.NO_RULES
 ) -> tuple[Result, Any]:  # fmt: skip
     """Return what became of it, and the Pod with the patch."""
     found = known or learnt.recommended()
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
-    answer = review.answer(body, {found.name: found}.get, rules={"shop": rules}.__getitem__)
+    answer = review.answer(body, {found.name: found}.get, rules={"shop": rules}.__getitem__, dimensions=usage.DIMS)
     response = orjson.loads(answer.body)["response"]
     assert (response["uid"], response["allowed"]) == ("u", True)
     if "patch" not in response:
@@ -200,7 +204,7 @@ def test_what_is_stated_stays() -> None:
 def test_only_the_chosen_resources_are_set() -> None:
     found = learnt.recommended()
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": pod()}})
-    answer = review.answer(body, {found.name: found}.get, dimensions=("memory",))
+    answer = review.answer(body, {found.name: found}.get, rules=no_rules, dimensions=("memory",))
     operations = orjson.loads(base64.b64decode(orjson.loads(answer.body)["response"]["patch"]))
     assert operations[0]["value"] == {"requests": {"memory": "115Mi"}}
 
@@ -339,7 +343,8 @@ def test_every_patch_can_be_applied_and_a_second_review_changes_no_more(
 def test_whatever_a_pod_is_it_is_allowed(obj: Any) -> None:
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
     found = learnt.recommended("image/shop/")
-    assert orjson.loads(review.answer(body, {found.name: found}.get).body)["response"]["allowed"] is True
+    answer = review.answer(body, {found.name: found}.get, rules=no_rules, dimensions=usage.DIMS)
+    assert orjson.loads(answer.body)["response"]["allowed"] is True
 
 
 DEEP = b'{"request": {"uid": ' + b"[" * 900 + b"]" * 900 + b"}}"
@@ -350,4 +355,4 @@ DEEP = b'{"request": {"uid": ' + b"[" * 900 + b"]" * 900 + b"}}"
 )
 def test_what_is_no_review_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match="expected one of admission"):
-        review.answer(body, lambda _: None)
+        review.answer(body, lambda _: None, rules=no_rules, dimensions=usage.DIMS)

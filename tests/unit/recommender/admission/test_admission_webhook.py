@@ -13,7 +13,7 @@ import orjson
 import pytest
 from aiohttp import web_protocol
 
-from carico_core.domain import errors
+from carico_core.domain import errors, usage
 from carico_core.runtime.observe import logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
@@ -45,7 +45,8 @@ async def listening(folder: pathlib.Path) -> AsyncIterator[tuple[int, certificat
     series = metrics.Metrics("recommender")
     found = learnt.recommended()
     handler = webhook.Webhook(
-        {found.name: found}.get, instruments.Instruments(series), clock=clocks.SystemClock()
+        {found.name: found}.get, instruments.Instruments(series), clock=clocks.SystemClock(),
+        rules=reviews.no_rules, dimensions=usage.DIMS,
     )  # fmt: skip
     async with webhook.listening(handler, used, host="127.0.0.1", port=0) as port:
         yield port, used, series
@@ -70,7 +71,9 @@ async def test_reviews_are_answered_over_tls_also_with_a_new_certificate(tmp_pat
     series = metrics.Metrics("recommender")
     counted = instruments.Instruments(series)
     found = learnt.recommended()
-    handler = webhook.Webhook({found.name: found}.get, counted, clock=clocks.SystemClock())
+    handler = webhook.Webhook(
+        {found.name: found}.get, counted, clock=clocks.SystemClock(), rules=reviews.no_rules, dimensions=usage.DIMS
+    )
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
     async with webhook.listening(handler, used, host="127.0.0.1", port=0) as port:
         status, answered = await post(port, used.authority, body)

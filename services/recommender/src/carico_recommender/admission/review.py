@@ -74,14 +74,7 @@ class Answer(NamedTuple):
     result: Result
 
 
-def no_rules(_namespace: str) -> namespace_rules.Rules:
-    """Return the rules of a namespace without any."""
-    return namespace_rules.NO_RULES
-
-
-def answer(
-    body: bytes, lookup: Lookup, *, rules: RulesOf = no_rules, dimensions: Sequence[str] = usage.DIMS
-) -> Answer:  # fmt: skip
+def answer(body: bytes, lookup: Lookup, *, rules: RulesOf, dimensions: Sequence[str]) -> Answer:
     """Return the answer to a review: requests of `dimensions`. Raises `ValueError` for what is no review."""
     try:
         request = orjson.loads(body)["request"]

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from carico_core.domain import errors, usage
+from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
@@ -39,7 +39,7 @@ class Webhook:
 
     def __init__(
         self, lookup: review.Lookup, counted: instruments.Instruments, *, clock: clocks.Clock,
-        rules: review.RulesOf = review.no_rules, dimensions: Sequence[str] = usage.DIMS,
+        rules: review.RulesOf, dimensions: Sequence[str],
     ) -> None:  # fmt: skip
         self._lookup = lookup
         self._rules = rules
