@@ -89,6 +89,10 @@ def _picture(payloads: list[tuple[str, bytes]]) -> pictures.Picture:
     return heard.picture(jobs=(), links=())
 
 
+async def _never_silent() -> None:
+    """The API answers."""
+
+
 async def _answer_s(repetitions: int) -> float:
     """CPU seconds of one `capacity.list`."""
     rules = policy.Policy()
@@ -101,7 +105,10 @@ async def _answer_s(repetitions: int) -> float:
     clock = clocks.SystemClock()
     log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
     from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(rules), lease_s=10.0)
-    ask = queries.Answers(known=from_these, clock=clock).endpoints()["capacity.list"]
+    answers = queries.Answers(
+        known=from_these, clock=clock, led_by=lambda: None, away=dict, silent_s=_never_silent
+    )  # fmt: skip
+    ask = answers.endpoints()["capacity.list"]
     took = []
     for _ in range(repetitions):
         began = time.process_time()

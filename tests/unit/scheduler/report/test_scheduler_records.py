@@ -5,6 +5,7 @@ import collections
 import gc
 import random
 import tracemalloc
+from unittest import mock
 
 import orjson
 import pytest
@@ -202,7 +203,10 @@ def make_answers() -> tuple[queries.Answers, decisions.Log, state.State]:
     log, _ = make_log(clock)
     found = state.State(policies.Policy(), random.Random(0))
     from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(policies.Policy()), lease_s=10.0)
-    return queries.Answers(known=from_these, clock=clock), log, found
+    answers = queries.Answers(
+        known=from_these, clock=clock, led_by=lambda: None, away=dict, silent_s=mock.AsyncMock(return_value=None)
+    )
+    return answers, log, found
 
 
 async def test_decision_get() -> None:

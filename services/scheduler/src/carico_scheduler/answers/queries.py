@@ -27,10 +27,6 @@ class NotLeading(errors.CaricoError):
         super().__init__(f"this scheduler is a standby and does not answer; {leader} leads: ask again")
 
 
-async def _never_silent() -> None:
-    pass
-
-
 # Of questions that look at all nodes or Pods, as a multiple of the time that the last one took: who asks without end
 # gets a tenth of the time, and decisions the rest.
 REST = 9.0
@@ -43,11 +39,11 @@ class Answers:
     known: known.Known
     clock: clocks.Clock
     # Returns who leads, if it is another scheduler; None if this one does.
-    led_by: Callable[[], str | None] = lambda: None
+    led_by: Callable[[], str | None]
     # Returns why collections of the API are not known: answers then rest on their last known state.
-    away: Callable[[], Mapping[str, str]] = dict
+    away: Callable[[], Mapping[str, str]]
     # Returns for how long the API has been silent; None while it answers.
-    silent_s: Callable[[], Awaitable[float | None]] = _never_silent
+    silent_s: Callable[[], Awaitable[float | None]]
     # One for each of them, so that one kind of question does not keep another waiting.
     _fits: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
     _pods: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
