@@ -101,7 +101,7 @@ def _nodes(
     unready, foreign, old, seen = [], [], [], []
     for item in objects:
         name, info = str(item["metadata"]["name"]), item.get("status", {}).get("nodeInfo", {})
-        if not fields.holds(item.get("status", {}), "Ready"):
+        if not fields.is_ready(item.get("status", {})):
             unready.append(name)
         if info.get("operatingSystem") not in ("linux", "", None):
             foreign.append(name)

@@ -77,7 +77,7 @@ def pod_status(pod: objects.Object) -> str:
         reason = _container_word(container.get("state") or {}) or reason
         running = running or (bool(container.get("ready")) and "running" in (container.get("state") or {}))
     if reason == "Completed" and running:
-        reason = "Running" if fields.holds(status, "Ready") else "NotReady"
+        reason = "Running" if fields.is_ready(status) else "NotReady"
     if pod["metadata"].get("deletionTimestamp"):
         terminal = status.get("phase") in ("Succeeded", "Failed")
         return reason if terminal else "Unknown" if status.get("reason") == "NodeLost" else "Terminating"

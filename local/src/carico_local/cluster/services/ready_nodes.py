@@ -40,7 +40,7 @@ class ReadyNodes:
 
 def is_ready(node: Mapping[str, Any]) -> bool:
     """Return True where the Node has the condition Ready."""
-    return fields.holds(node.get("status") or {}, "Ready")
+    return fields.is_ready(node.get("status") or {})
 
 
 async def until_advertised(

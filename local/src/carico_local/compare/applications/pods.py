@@ -128,6 +128,6 @@ def _parse(pod: Mapping[str, Any]) -> AppPod:
         service=(metadata.get("labels") or {}).get(job_labels.APP_LABEL, ""),
         node=pod["spec"].get("nodeName") or "",
         address=status.get("podIP") or "",
-        is_ready=fields.holds(status, "Ready"),
+        is_ready=fields.is_ready(status),
         is_ending=bool(metadata.get("deletionTimestamp")),
     )

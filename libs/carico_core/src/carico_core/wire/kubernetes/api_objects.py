@@ -5,7 +5,7 @@ Parsers raise only `ValueError`, with the path of the bad field.
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster, names
@@ -98,7 +98,7 @@ def _has_same_spec(
 def _ends_at_s(metadata: Object) -> float:
     """Return when the grace period of a Pod that is being deleted ends."""
     ends_at = fields.required(metadata, "deletionTimestamp", "metadata.")
-    return instants.parse_at(ends_at, "metadata.deletionTimestamp")
+    return fields.parsed("metadata.deletionTimestamp", instants.parse_instant, ends_at)
 
 
 def _unscheduled(status: Object) -> tuple[str, str]:
@@ -136,7 +136,7 @@ def parse_node(obj: Object) -> cluster.Node:
         labels=fields.texts(metadata, "labels", "metadata."),
         taints=_taints(spec),
         unschedulable=spec.get("unschedulable") is True,
-        ready=fields.holds(status, "Ready"),
+        ready=fields.is_ready(status),
         deleting=metadata.get("deletionTimestamp") is not None,
         allocatable_cores=amounts.pop("cpu", 0.0),
         allocatable_bytes=amounts.pop("memory", 0.0),
@@ -179,15 +179,14 @@ def parse_disruption_budget(obj: Object) -> cluster.DisruptionBudget:
 
 
 def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
-    return tuple(
-        cluster.Taint(
-            key=fields.required(item, "key", path),
-            value=fields.optional(item, "value", path),
-            effect=fields.required(item, "effect", path),
+    found = []
+    for index, item in enumerate(fields.objects(spec, "taints", "spec.")):
+        path = f"spec.taints[{index}]."
+        found.append(
+            cluster.Taint(
+                key=fields.required(item, "key", path),
+                value=fields.optional(item, "value", path),
+                effect=fields.required(item, "effect", path),
+            )
         )
-        for path, item in _numbered(fields.objects(spec, "taints", "spec."), "spec.taints")
-    )
-
-
-def _numbered(items: Iterable[Object], path: str) -> list[tuple[str, Object]]:
-    return [(f"{path}[{index}].", item) for index, item in enumerate(items)]
+    return tuple(found)

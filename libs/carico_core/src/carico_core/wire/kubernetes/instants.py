@@ -43,11 +43,3 @@ def find_instant(value: object) -> float | None:
         return parse_instant(value) if isinstance(value, str) else None
     except ValueError:
         return None
-
-
-def parse_at(text: str, path: str) -> float:
-    """Return the Unix seconds of the time at `path` of an object. Raises `ValueError` with the path."""
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error

@@ -1,9 +1,10 @@
 """Fields of an API object by name; a wrong type raises `ValueError` with the field's path."""
 
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard, TypeVar
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def mapping(obj: Object, key: str, path: str = "") -> Object:
@@ -90,9 +91,17 @@ def key_of(obj: Object) -> tuple[str, str]:
     return required(metadata, "namespace", "metadata."), required(metadata, "name", "metadata.")
 
 
-def holds(status: Object, kind: str) -> bool:
-    """Return True if the condition of this type is True. Raises `ValueError`."""
-    return condition(status, kind).get("status") == "True"
+def parsed(path: str, parse: Callable[[T], float], value: T) -> float:
+    """Return what `parse` makes of the value at `path`. Raises `ValueError` with the path."""
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def is_ready(status: Object) -> bool:
+    """Return True if the condition Ready is True. Raises `ValueError`."""
+    return condition(status, "Ready").get("status") == "True"
 
 
 def _is_object(value: object) -> TypeGuard[Object]:

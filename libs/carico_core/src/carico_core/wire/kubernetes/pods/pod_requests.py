@@ -1,7 +1,7 @@
 """The requests of a Pod per resource, summed as kube-scheduler does."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import amounts as quantities
@@ -120,11 +120,4 @@ def _raise_to(total: Amounts, least: Mapping[str, float]) -> None:
 def _amount(value: object, path: str) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    return _at(path, quantities.parse_quantity, value)
-
-
-def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return fields.parsed(path, quantities.parse_quantity, value)

@@ -33,7 +33,7 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     name = fields.required(metadata, "name", "metadata.")
     uid = fields.required(metadata, "uid", "metadata.")
     created_at = fields.required(metadata, "creationTimestamp", "metadata.")
-    created_at_s = instants.parse_at(created_at, "metadata.creationTimestamp")
+    created_at_s = fields.parsed("metadata.creationTimestamp", instants.parse_instant, created_at)
     generation = fields.integer(metadata, "generation", "metadata.")
     # First, since it is refused most: caches keep nothing of what is refused there.
     template_fields = _of_template(spec, status)
