@@ -56,7 +56,7 @@ class Surge:
 
     async def begin(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
         """Create the new Pod; the move has ended if that is refused. Raises `ApiUnavailable`: it may exist."""
-        found = await self._get(_path(namespace, "replicasets", replica_set))
+        found = await self._get(f"/apis/apps/v1/namespaces/{namespace}/replicasets/{replica_set}")
         if found is None or surge_pod.template_hash(found) is None:
             detail = "its ReplicaSet is gone" if found is None else "its ReplicaSet does not select by template"
             self._advance(move, records.State.KEPT, detail)
@@ -188,7 +188,3 @@ def _note(move: records.Record, detail: str) -> None:
     """Note what a move waits for; one that is undone keeps its reason."""
     if move.state is not records.State.UNDOING:
         move.detail = detail
-
-
-def _path(namespace: str, plural: str, name: str) -> str:
-    return f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
