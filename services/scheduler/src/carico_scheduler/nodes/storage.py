@@ -48,9 +48,9 @@ class Table(Generic[T]):
         self._removed.append(key)
         self._objects.pop(key, None)
 
-    def was_removed(self, name: str, namespace: str = "") -> bool:
-        """Return True if there was an object of this name lately and is none now; False also if none is known yet."""
-        return (namespace, name) not in self._objects and (namespace, name) in self._removed
+    def was_removed(self, name: str) -> bool:
+        """Return True if there was an object of this name, in no namespace, lately and is none now."""
+        return ("", name) not in self._objects and ("", name) in self._removed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
