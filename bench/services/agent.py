@@ -68,9 +68,9 @@ def pod_us() -> float | None:
         times = []
         for number in range(2000):
             began_s = time.process_time()
-            seen.follow({uid: "Job/default/pi"}, float(number))
+            seen.follow({uid: "Job/default/pi"}, float(number), lambda _: None)
             for due in seen.due(float(number)):
-                seen.take(due, ledger.read(due), float(number))
+                seen.take(due, ledger.read(due), float(number), container=lambda uid, folder: None)
                 times.append(time.process_time() - began_s)
         return 1e6 * statistics.median(times)
     finally:

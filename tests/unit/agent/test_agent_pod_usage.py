@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -20,11 +21,31 @@ def amounts(cpu_s: float, mib: float = 10.0) -> ports.PodAmounts:
     return ports.PodAmounts(cpu_s=cpu_s, memory_bytes=mib * MIB)
 
 
+class PodUsage(pod_usage.PodUsage):
+    """Of Pods without templates and names of containers, where a test gives none."""
+
+    def follow(
+        self, classes: Mapping[str, str], now_s: float, template_of: pod_usage.TemplateOf = lambda _: None
+    ) -> list[str]:
+        return super().follow(classes, now_s, template_of)
+
+    def name_ended(
+        self, class_of: Callable[[str], str], now_s: float, template_of: pod_usage.TemplateOf = lambda _: None
+    ) -> None:
+        super().name_ended(class_of, now_s, template_of)
+
+    def take(
+        self, uid: str, found: ports.PodAmounts | None, now_s: float, *,
+        container: Callable[[str, str], str | None] = lambda uid, folder: None,
+    ) -> None:  # fmt: skip
+        super().take(uid, found, now_s, container=container)
+
+
 class Node:
     """Pods that use what the test says, read as the agent reads them."""
 
     def __init__(self, *, scale: float = 1.0) -> None:
-        self.usage = pod_usage.PodUsage(core_scale=scale)
+        self.usage = PodUsage(core_scale=scale)
         self.classes: dict[str, str] = {}
         self.cores: dict[str, float] = {}
         self.used_s: dict[str, float] = collections.defaultdict(float)
@@ -105,7 +126,7 @@ def made_of(*containers: str, image: str = "a" * 16) -> usage.Template:
 
 def test_a_report_with_the_names_of_many_containers_can_be_sent() -> None:
     """Otherwise nothing would be reported of the node, as long as such Pods run there."""
-    found, parts = pod_usage.PodUsage(), [f"c{number}".ljust(63, "x") for number in range(32)]
+    found, parts = PodUsage(), [f"c{number}".ljust(63, "x") for number in range(32)]
     classes = {f"uid-{number}": f"Job/mean/{number}" for number in range(110)}
     several = made_of(*parts)
     for second in range(30):
@@ -120,7 +141,7 @@ def test_a_report_with_the_names_of_many_containers_can_be_sent() -> None:
 
 
 def test_each_container_of_a_pod_with_several_is_measured() -> None:
-    found, two = pod_usage.PodUsage(), made_of("main", "proxy")
+    found, two = PodUsage(), made_of("main", "proxy")
     names = {"f1": "main", "f2": "proxy"}
     for second in range(1, 5):
         found.follow({"a": PI}, float(second), lambda uid: two)
@@ -145,7 +166,7 @@ def test_each_container_of_a_pod_with_several_is_measured() -> None:
 
 def test_containers_of_a_class_are_bounded_whatever_each_pod_names_them() -> None:
     # A reader refuses the whole report of a node for one class with too many.
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     made = {f"pod-{pod}": made_of(*(f"c{pod}-{number}" for number in range(16))) for pod in range(4)}
     for second in range(1, 4):
         found.follow(dict.fromkeys(made, PI), float(second), made.get)
@@ -159,7 +180,7 @@ def test_containers_of_a_class_are_bounded_whatever_each_pod_names_them() -> Non
 
 
 def test_reads_of_containers_count_as_reads() -> None:
-    found, many = pod_usage.PodUsage(), made_of(*(f"c{number}" for number in range(5)))
+    found, many = PodUsage(), made_of(*(f"c{number}" for number in range(5)))
     running = {f"pod-{number}": PI for number in range(20)}
     parts = {f"c{number}": ports.ContainerAmounts(1.0, MIB) for number in range(5)}
     reads: list[int] = []
@@ -174,7 +195,7 @@ def test_reads_of_containers_count_as_reads() -> None:
 
 
 def test_pods_with_different_images_are_in_different_reports() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     images = {"old": made_of("main", image="a" * 16), "new": made_of("main", image="b" * 16)}
     peaks: dict[str, float] = {}
     seconds: dict[str, float] = {"a" * 16: 0.0, "b" * 16: 0.0}
@@ -206,7 +227,7 @@ def test_a_report_with_nothing_new_names_the_pods_that_run() -> None:
 
 
 def test_a_young_pod_is_read_every_second_although_readings_follow_the_begin_of_an_update() -> None:
-    pods = pod_usage.PodUsage()
+    pods = PodUsage()
     pods.follow({"a": PI}, 100.0)
     reads = 0
     for second in range(10):
@@ -219,7 +240,7 @@ def test_a_young_pod_is_read_every_second_although_readings_follow_the_begin_of_
 
 
 def test_a_pod_that_runs_on_reports_the_mean_of_each_day() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     means: collections.Counter[int] = collections.Counter()
     used_s, days = 0.0, 3
     for reading in range(days * 96 + 2):
@@ -322,7 +343,7 @@ def test_a_counter_that_starts_again_is_no_usage() -> None:
 
 
 def test_a_pod_that_cannot_be_read_is_not_measured() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     found.follow({"a": PI}, 1.0)
     found.take("a", None, 1.0)
     assert found.due(1.5) == []
@@ -349,7 +370,7 @@ def test_failures_of_pods_that_were_measured_are_reported_once() -> None:
 
 
 def test_what_little_was_measured_with_an_image_waits_for_no_other_to_be_measured_less() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     made = {f"old-{number}": made_of("main", image="a" * 16) for number in range(5)}
     made["canary"] = made_of("main", image="b" * 16)
     images: list[str] = []
@@ -365,7 +386,7 @@ def test_what_little_was_measured_with_an_image_waits_for_no_other_to_be_measure
 
 
 def test_a_failure_counts_for_the_images_of_the_pod() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     images = {"old": made_of("main", image="a" * 16), "new": made_of("main", image="b" * 16)}
     found.follow(dict.fromkeys(images, PI), 1.0, images.get)
     for uid in images:
@@ -377,7 +398,7 @@ def test_a_failure_counts_for_the_images_of_the_pod() -> None:
 
 
 def test_a_pod_that_ended_before_the_report_is_reported_with_what_it_was_made_of() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     made = made_of("main")
     for second in range(1, 4):
         found.follow({"a": PI}, float(second), {"a": made}.get)
@@ -387,7 +408,7 @@ def test_a_pod_that_ended_before_the_report_is_reported_with_what_it_was_made_of
 
 
 def test_a_report_is_bounded_and_the_rest_follows() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     names = {f"pod-{number}": f"Job/default/{'x' * 400}-{number}" for number in range(100)}
     found.follow(names, 1.0)
     found.follow({}, 2.0)
@@ -399,7 +420,7 @@ def test_a_report_is_bounded_and_the_rest_follows() -> None:
 
 
 def test_a_pod_that_is_resized_in_place_or_gets_another_image_is_reported_as_it_is_now() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     made = {"a": made_of("main")}
     for second in range(1, 10):
         if second == 5:
@@ -469,7 +490,7 @@ def test_a_pod_without_a_class_has_a_load() -> None:
 def test_waiting_is_at_most_one_task_and_never_negative(
     waited: tuple[float | None, float], expected: float
 ) -> None:  # fmt: skip
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     found.follow({"a": PI}, 100.0)
     for now_s, waiting_s in zip((100.0, 104.0), waited, strict=True):
         found.take("a", ports.PodAmounts(cpu_s=0.5 * now_s, memory_bytes=MIB, waiting_s=waiting_s), now_s)
@@ -479,7 +500,7 @@ def test_waiting_is_at_most_one_task_and_never_negative(
 
 
 def test_a_cgroup_that_was_made_again_gives_no_negative_load() -> None:
-    found = pod_usage.PodUsage()
+    found = PodUsage()
     found.follow({"a": PI}, 100.0)
     for now_s, cpu_s in ((100.0, 50.0), (102.0, 51.0), (104.0, 0.25), (106.0, 0.75)):
         found.take("a", amounts(cpu_s), now_s)

@@ -106,7 +106,7 @@ class PodAmounts(NamedTuple):
 class PodLedger(Protocol):
     """What single Pods have used."""
 
-    def read(self, uid: str, *, has_several: bool = False) -> PodAmounts | None:
+    def read(self, uid: str, *, has_several: bool) -> PodAmounts | None:
         """Return what a Pod has used; None if it cannot be read. `has_several`: also of each of its containers."""
         ...
 

@@ -93,10 +93,6 @@ class _Pod:
 TemplateOf = Callable[[str], usage.Template | None]
 
 
-def _unknown(_uid: str) -> None:
-    return None
-
-
 class PodUsage:
     """Follows the Pods of a node. `core_scale`: real CPUs per core of the node."""
 
@@ -111,7 +107,7 @@ class PodUsage:
         self._reads_left = float(READS_MOST)
         self._counted_s = 0.0
 
-    def follow(self, classes: Mapping[str, str], now_s: float, template_of: TemplateOf = _unknown) -> list[str]:
+    def follow(self, classes: Mapping[str, str], now_s: float, template_of: TemplateOf) -> list[str]:
         """Set which Pods run (UID -> class), and what each is made of now; return those that have ended."""
         for uid in classes.keys() - self._pods.keys():
             self._pods[uid] = self._restarted(uid) if uid in self._ended else _Pod(tally=usage_tally.Tally())
@@ -123,7 +119,7 @@ class PodUsage:
             self._renew(self._pods[uid], template_of(uid))
         return ended
 
-    def name_ended(self, class_of: Callable[[str], str], now_s: float, template_of: TemplateOf = _unknown) -> None:
+    def name_ended(self, class_of: Callable[[str], str], now_s: float, template_of: TemplateOf) -> None:
         """Look again for the class of Pods that ended without one; drop those that ended too long ago."""
         for uid, pod in list(self._ended.items()):
             self._name(uid, pod, class_of(uid), template_of)
@@ -151,9 +147,8 @@ class PodUsage:
         return self._pods[uid].has_several
 
     def take(
-        self, uid: str, found: ports.PodAmounts | None, now_s: float, *,
-        container: Callable[[str, str], str | None] = lambda uid, folder: None,
-    ) -> None:  # fmt: skip
+        self, uid: str, found: ports.PodAmounts | None, now_s: float, *, container: Callable[[str, str], str | None]
+    ) -> None:
         """Take in a reading of a Pod that is due; None: it could not be read.
 
         `container`: the name of a container by UID and folder.

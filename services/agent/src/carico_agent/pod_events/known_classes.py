@@ -23,7 +23,7 @@ class Known(NamedTuple):
     template: usage.Template | None
     has_failed: bool
     # The beginning of each container's id in the runtime, and its name; of a Pod with several.
-    containers: Mapping[str, str] = {}
+    containers: Mapping[str, str]
 
 
 class KnownClasses:

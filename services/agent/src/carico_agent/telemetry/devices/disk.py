@@ -49,7 +49,7 @@ class Disk:
 class HostBusy:
     """The busy share of the busiest device; partitions and volumes are listed too, but are never busier."""
 
-    def __init__(self, proc: pathlib.Path = pathlib.Path("/proc"), *, clock: clocks.Clock) -> None:
+    def __init__(self, proc: pathlib.Path, *, clock: clocks.Clock) -> None:
         """Raise `Absent` if no device is listed."""
         self._devices = _open_devices(proc)
         self._clock = clock
@@ -72,9 +72,7 @@ class HostBusy:
 class CgroupBusy:
     """The busy share of the device that one cgroup keeps busiest."""
 
-    def __init__(
-        self, folder: pathlib.Path, proc: pathlib.Path = pathlib.Path("/proc"), *, clock: clocks.Clock
-    ) -> None:
+    def __init__(self, folder: pathlib.Path, proc: pathlib.Path, *, clock: clocks.Clock) -> None:
         """`folder`: of the cgroup in the unified tree. Raises `Absent` if its I/O is not counted."""
         self._stat = kernel_file.KernelFile(folder / "io.stat")
         self._devices = _open_devices(proc)

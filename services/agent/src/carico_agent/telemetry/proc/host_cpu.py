@@ -16,7 +16,7 @@ IOWAIT = 4
 class HostUtilisation:
     """1 - (d_idle + d_iowait) / d_all, over all CPUs of the host."""
 
-    def __init__(self, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
+    def __init__(self, proc: pathlib.Path) -> None:
         self._file = kernel_file.KernelFile(proc / "stat")
         self._last: tuple[int, int] | None = None
         self._cores = float(os.cpu_count() or 1)

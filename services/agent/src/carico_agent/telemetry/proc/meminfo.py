@@ -9,7 +9,7 @@ from carico_agent.telemetry.proc import kernel_file
 class HostMemory:
     """1 - MemAvailable / MemTotal. The paper's MemFree + Buffers + Cached would count tmpfs as free."""
 
-    def __init__(self, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
+    def __init__(self, proc: pathlib.Path) -> None:
         """Raise `Absent` without /proc/meminfo."""
         self._file = kernel_file.KernelFile(proc / "meminfo")
 

@@ -43,7 +43,7 @@ class _Known:
 class ProcessTable:
     """Totals of the processes below `root_pid`. They only grow: the usage of ended processes stays."""
 
-    def __init__(self, root_pid: int, *, clock: clocks.Clock, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
+    def __init__(self, root_pid: int, *, clock: clocks.Clock, proc: pathlib.Path) -> None:
         """Raise `Absent` if the process does not exist."""
         self._root_pid = root_pid
         self._proc = proc
