@@ -49,7 +49,7 @@ class User:
 
 
 def callout(
-    *, issuer: Key, auth_keys: Sequence[Key], xkey: Key | None, owner_keys: Sequence[Key] = (), tls: Tls | None = None
+    *, issuer: Key, auth_keys: Sequence[Key], xkey: Key | None, owner_keys: Sequence[Key], tls: Tls | None = None
 ) -> dict[str, Any]:
     """Return the part for a server with the callout. `owner_keys` are accepted without it, for emergencies."""
     users = (User(role=roles.Role.OWNER, keys=owner_keys), User(role=roles.Role.AUTH, keys=auth_keys))

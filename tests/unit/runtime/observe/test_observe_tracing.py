@@ -30,7 +30,7 @@ class Rig:
 
 
 def step(name: str = "bind", **more: Any) -> tracing.Step:
-    fields: dict[str, Any] = {"name": name, "uid": UID, "began_s": 99.0, "ended_s": 99.5}
+    fields: dict[str, Any] = {"name": name, "uid": UID, "began_s": 99.0, "ended_s": 99.5, "attributes": {}}
     return tracing.Step(**(fields | more))
 
 

@@ -36,7 +36,7 @@ class PodGang(NamedTuple):
     """The gang of a Pod. `asks`: what the Pod's own annotations ask for. `bound_at_s`: Unix seconds; 0 if unknown."""
 
     key: Key
-    asks: Asks | None = None
+    asks: Asks | None
     bound_at_s: float = 0.0
 
 

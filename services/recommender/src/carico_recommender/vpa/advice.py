@@ -52,8 +52,8 @@ class Condition:
 
     kind: Kind
     is_true: bool
-    reason: str = ""
-    message: str = ""
+    reason: str
+    message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

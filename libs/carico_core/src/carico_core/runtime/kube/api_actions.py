@@ -94,9 +94,8 @@ async def patch_pod_status(
 
 
 async def delete_pod(
-    api: BindApi, *, namespace: str, name: str, uid: str, timeout_s: float = 10.0,
-    permit: Callable[[], None] | None = None,
-) -> None:  # fmt: skip
+    api: BindApi, *, namespace: str, name: str, uid: str, timeout_s: float, permit: Callable[[], None] | None
+) -> None:
     """Delete the Pod with its own grace period.
 
     Raises `NotFound`, `Conflict` if the Pod has another UID, and what `permit` raises (nothing was sent).
@@ -105,9 +104,7 @@ async def delete_pod(
     await api.request("DELETE", pod_path(namespace, name), body=body, timeout_s=timeout_s, permit=permit)
 
 
-async def evict_pod(
-    api: BindApi, *, namespace: str, name: str, uid: str, permit: Callable[[], None] | None = None
-) -> None:
+async def evict_pod(api: BindApi, *, namespace: str, name: str, uid: str, permit: Callable[[], None] | None) -> None:
     """Evict the Pod if its PodDisruptionBudgets allow that.
 
     Raises `ApiBusy` if they do not now, `NotFound`, or `Conflict` if the Pod has another UID.

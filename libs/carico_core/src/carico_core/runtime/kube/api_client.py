@@ -59,8 +59,8 @@ async def connect(
 
 @contextlib.asynccontextmanager
 async def connect_to_lead(
-    wanted: KubeSettings, *, clock: clocks.Clock, program: str, environ: Mapping[str, str] | None = None,
-    observe: Observe | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+    wanted: KubeSettings, *, clock: clocks.Clock, program: str, observe: Observe | None,
+    environ: Mapping[str, str] | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
 ) -> AsyncIterator[tuple["KubeClient", "KubeClient"]]:  # fmt: skip
     """Connect until the block is left: a client as `connect` returns it, and one for the Lease, of unlimited rate.
 

@@ -35,8 +35,8 @@ class Declared:
     name: str
     kind: Kind
     meaning: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
+    labels: tuple[str, ...]
+    buckets: tuple[float, ...]
 
 
 _Labelled = TypeVar("_Labelled", prometheus_client.Counter, prometheus_client.Histogram)

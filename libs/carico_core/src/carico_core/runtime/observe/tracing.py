@@ -38,7 +38,7 @@ class Step:
     uid: str
     began_s: float
     ended_s: float
-    attributes: Attributes = dataclasses.field(default_factory=dict)
+    attributes: Attributes
     failure: str | None = None
     is_root: bool = False
 

@@ -67,9 +67,7 @@ class Kind:
         return next(iter(names.nearest(text, map(to_text, self.choices or ()), most=1, alike=0.4)), "")
 
 
-def kind_of(
-    hint: Any, *, minimum: float | None = None, maximum: float | None = None, choices: tuple[Any, ...] | None = None
-) -> Kind:
+def kind_of(hint: Any, *, minimum: float | None, maximum: float | None, choices: tuple[Any, ...] | None) -> Kind:
     """Return the kind of a type hint: str, int, float, bool, Path, an Enum, a Literal, X | None, tuple[X, ...].
 
     Raises `TypeError` for other types: a programmer's mistake.

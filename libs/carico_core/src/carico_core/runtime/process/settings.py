@@ -84,7 +84,7 @@ class Setting:
     why: str
     default: Any
     value: setting_values.Kind
-    gone: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gone: Mapping[str, str]
 
     @property
     def default_text(self) -> str:

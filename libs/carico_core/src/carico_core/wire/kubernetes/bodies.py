@@ -36,7 +36,7 @@ def event_body(
     controller: str,
     instance: str,
     at_ns: int,
-    warning: bool = False,
+    warning: bool,
 ) -> dict[str, Any]:
     """Return an events.k8s.io/v1 Event about `regarding` (apiVersion, kind, namespace, name, uid)."""
     return {

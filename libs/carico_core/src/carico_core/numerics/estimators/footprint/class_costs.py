@@ -38,7 +38,7 @@ class _Held:
 
     rows: slice
     # Whether a whole Pod of it has been seen here.
-    is_reached: bool = False
+    is_reached: bool
     grown: growth.Growth | None = None
     # The lifetime that the evidence is for, and the evidence.
     evident: tuple[float, base.Evidence | None] | None = None
