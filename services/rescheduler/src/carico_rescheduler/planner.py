@@ -229,7 +229,7 @@ class Planner:
         except (errors.ApiError, errors.ApiUnavailable) as error:
             raise asked_plans.NotReady(f"the API does not answer: {error}") from error
 
-    def _judge(self, *, is_on_its_way: bool = False) -> movable.Judge:
+    def _judge(self, *, is_on_its_way: bool) -> movable.Judge:
         parts = self._parts
         policy = parts.settings.policy()
         return movable.Judge(

@@ -74,7 +74,7 @@ class Record:
     is_marked: bool = False
     ended_s: float | None = None
 
-    def advance(self, state: State, detail: str = "", *, now_s: float) -> None:
+    def advance(self, state: State, detail: str, *, now_s: float) -> None:
         """Go to a state. Raises `ImpossibleStep`."""
         if state is not self.state and state not in _NEXT[self.state]:
             raise ImpossibleStep(f"move of {self.pod}: got {state.value} after {self.state.value}")

@@ -140,7 +140,7 @@ class Binder:
         rng: random.Random,
         most: int,
         timeout_s: float,
-        term: Callable[[], int | None] = lambda: 0,
+        term: Callable[[], int | None],
     ) -> None:
         """`term` is asked at the last moment before each bind is sent; None: this scheduler may not bind now."""
         self._api = api

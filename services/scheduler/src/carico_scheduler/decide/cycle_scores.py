@@ -89,7 +89,7 @@ class CycleScores:
                     del self._by_demand[of]
         self._unseen.clear()
 
-    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None) -> None:
         """Hold room on a node for a Pod that comes before all that follow; `pod`: see `cycle.Nominee`."""
         self._settle()
         self.draft.hold(slot, demand, pod)

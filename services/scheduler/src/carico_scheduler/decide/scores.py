@@ -68,14 +68,14 @@ class Draft:
         after = self.changed[row.slot] = row.with_pod(demand)
         return after
 
-    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None) -> None:
         """Reserve room on a node for a Pod that may still be placed elsewhere; `pod`: see `cycle.Nominee`."""
         if pod is not None:
             self.held.append((pod, slot))
         self._taken.append((slot, demand))
         self.changed[slot] = self.row(slot).with_pod(demand)
 
-    def release(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+    def release(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None) -> None:
         """Give back what was held."""
         if pod is not None:
             self.held.remove((pod, slot))

@@ -58,7 +58,7 @@ class Starter:
 
     def _start(
         self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
-        together: claiming.Together | None = None,
+        together: claiming.Together | None,
     ) -> None:  # fmt: skip
         """Reserve the node and start the bind; `together`: see `member.claiming`."""
         waiting, pod = placement.waiting, placement.waiting.pod

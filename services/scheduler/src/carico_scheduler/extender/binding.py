@@ -32,7 +32,7 @@ class Binds:
 
     def __init__(
         self, state: states.State, binder: binders.Binder, *, clock: clocks.Clock, log: decisions.Log,
-        on_end: Callable[[str], None], member: members.Member | None = None,
+        on_end: Callable[[str], None], member: members.Member | None,
     ) -> None:  # fmt: skip
         """`on_end` is called with the fate of each bind. `member`: claims the node first; None: no claim is needed."""
         self._state = state

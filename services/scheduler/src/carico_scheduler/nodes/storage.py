@@ -57,8 +57,8 @@ class Table(Generic[T]):
 class Plan:
     """What must be done before a Pod is bound to a node: volumes to keep for claims, and claims to provision."""
 
-    keep: tuple[tuple[storage.Volume, storage.VolumeClaim], ...] = ()
-    make: tuple[storage.VolumeClaim, ...] = ()
+    keep: tuple[tuple[storage.Volume, storage.VolumeClaim], ...]
+    make: tuple[storage.VolumeClaim, ...]
 
 
 class _Offers(NamedTuple):

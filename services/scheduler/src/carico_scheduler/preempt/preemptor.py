@@ -51,7 +51,7 @@ class Preemptor:
     def __init__(
         self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
-        on_hold: Callable[[], None] = lambda: None, others: Callable[[], Iterable[cycles.Held]] = tuple,
+        on_hold: Callable[[], None], others: Callable[[], Iterable[cycles.Held]],
     ) -> None:  # fmt: skip
         """`turns`: for which Pods nodes are held; evicting others there would be in vain. `others`: see `search`.
 

@@ -82,7 +82,7 @@ def phrase(reason: decision.Reason) -> str:
     return _PHRASES[reason]
 
 
-def why_placed(node: str, free: float | None, threshold: float, *, is_baseline: bool = False) -> str:
+def why_placed(node: str, free: float | None, threshold: float, *, is_baseline: bool) -> str:
     """Return one line about the chosen node."""
     if is_baseline:
         return f"{node} chosen by requests: Pods of its DaemonSet or namespace do not wait for room"
@@ -140,7 +140,7 @@ def record_of(
 
 
 def _record(
-    node: str, free: float, reserved: int, age_s: float, seq: int, *, score: float | None = None,
+    node: str, free: float, reserved: int, age_s: float, seq: int, *, score: float | None,
     rejection: decision.Rejection | None = None,
 ) -> decision.Candidate:  # fmt: skip
     is_advertised = age_s < math.inf

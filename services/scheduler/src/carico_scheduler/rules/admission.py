@@ -94,7 +94,7 @@ BELIEVED: tuple[protocol.RoomFilter, ...] = (Advertised(), Fresh(), TRUSTED)
 FILTERS: tuple[protocol.RoomFilter, ...] = (*BELIEVED, Capacity())
 
 
-def has_room(nodes: snapshot.Nodes, pod_class: str, offset: float = 0.0) -> protocol.Passes:
+def has_room(nodes: snapshot.Nodes, pod_class: str, offset: float) -> protocol.Passes:
     """Return which nodes have room for a Pod of a class under an offset of the ceiling, or whether one node has."""
     return nodes.free(pod_class, offset) >= nodes.policy.threshold
 

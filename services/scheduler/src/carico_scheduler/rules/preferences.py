@@ -59,7 +59,7 @@ class Preference(Protocol):
 class Preferences:
     """All preferences of one demand."""
 
-    def __init__(self, preferences: list[Preference], lean: float = LEAN) -> None:
+    def __init__(self, preferences: list[Preference], lean: float) -> None:
         self._preferences = preferences
         # Those that a placement may change.
         self._by_pods = [each for each in preferences if isinstance(each, (_NearOrApart, _SoftSpread))]

@@ -32,7 +32,7 @@ class Meeting:
         """True once all have come."""
         return not self._missing
 
-    async def join(self, lost: queues.Waiting | None = None) -> None:
+    async def join(self, lost: queues.Waiting | None) -> None:
         """Wait until all have come. `lost`: the Pod that comes has failed."""
         if lost is not None:
             self.is_broken = True

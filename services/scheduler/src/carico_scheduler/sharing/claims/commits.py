@@ -42,7 +42,7 @@ class Lost(binder.Withheld):
     `rival`: the scheduler that has the newest claim on the node, if the claim was given up for those of others.
     """
 
-    def __init__(self, outcome: str, detail: str, rival: str | None = None) -> None:
+    def __init__(self, outcome: str, detail: str, rival: str | None) -> None:
         self.outcome = outcome
         self.rival = rival
         super().__init__(f"not sent: {detail}")

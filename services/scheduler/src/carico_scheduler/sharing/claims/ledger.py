@@ -53,7 +53,7 @@ class Held:
 
     claim: messages.Claim
     seen_s: float
-    is_void: bool = False
+    is_void: bool
     is_doubtful: bool = False
 
 
