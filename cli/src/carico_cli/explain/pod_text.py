@@ -237,7 +237,8 @@ def _of_help(answer: Row, at: addresses.Address) -> list[str]:
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
     lines = ["", "What could help:"]
-    for reason, text in remedies.for_refused(answer["refused"], at):
+    never = bool((answer.get("judgement") or {}).get("never"))
+    for reason, text in remedies.for_refused(answer["refused"], at, never=never):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
         lines += words.paragraph(f"reserved: {remedies.reserved(at)}")

@@ -8,9 +8,17 @@ from carico_core.domain import decision
 _Reason = decision.Reason
 _FULL = (
     "a node needs room for a whole Pod (the threshold): the Pod starts when other Pods end, sooner with more nodes or "
-    "a higher ceiling ({ceiling}: more Pods on a node, each slower), or by eviction of Pods of lower priority, if "
-    "it gets a higher one"
+    "a higher ceiling ({ceiling}: more Pods on a node, each slower), or by eviction of Pods of lower priority than its "
+    "own"
 )
+# Of a Pod whose requests an empty node can meet.
+_HELD = (
+    "Pods that are there hold what it requests: it starts when enough of them end, with one node more, or by eviction "
+    "of Pods of lower priority than its own; a Pod that has waited for two minutes gets its turn: room is held for it "
+    "on one node. CARICO needs no requests, but respects those that a Pod has"
+)
+_TOO_LARGE = "smaller requests, or none: CARICO needs none, but respects those that a Pod has"
+_NEVER = "change what the Pod asks for, or give a node what none has (above): until then, nothing else helps"
 _SILENT = "check the agent and its connection to NATS: `{doctor}`, then the agent's log"
 _RESERVED = (
     "Pods that have not started yet reserve room on their node, and one that the node cannot start (image, volume) "
@@ -27,7 +35,7 @@ BY_REASON: Mapping[str, str] = {
     _Reason.NODE_NAME: "the Pod's nodeName names another node",
     _Reason.NODE_SELECTOR: "`{kubectl} label node NODE KEY=VALUE`, or change the Pod's nodeSelector",
     _Reason.NODE_AFFINITY: "add labels to a node, or change the Pod's required terms",
-    _Reason.REQUESTS: "smaller requests, or none: CARICO needs none, but respects those that a Pod has",
+    _Reason.REQUESTS: _HELD,
     _Reason.POD_LIMIT: "more nodes, or a higher maxPods of the kubelet",
     _Reason.HOST_PORTS: "another hostPort, or none",
     _Reason.DISK: "only one Pod on a node can use such a disk: another node, or another disk",
@@ -41,13 +49,18 @@ BY_REASON: Mapping[str, str] = {
 }
 
 
-def for_refused(refused: Mapping[str, int], at: addresses.Address = addresses.OF_SHELL) -> list[tuple[str, str]]:
+def for_refused(
+    refused: Mapping[str, int], at: addresses.Address = addresses.OF_SHELL, *, never: bool = False
+) -> list[tuple[str, str]]:  # fmt: skip
     """Return (reason, what could help), beginning with the reason that refuses the most nodes.
 
-    at: the cluster, which the advice names.
+    at: the cluster, which the advice names. never: no node has what the Pod asks for. A node's refusal names only the
+    first rule that fails, so that following the advice on the others would not help.
     """
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    return [(reason, BY_REASON[reason].format(**_words(at))) for reason, _ in ordered if reason in BY_REASON]
+    by_reason = {**BY_REASON, _Reason.REQUESTS: _TOO_LARGE} if never else BY_REASON
+    found = [(reason, by_reason[reason].format(**_words(at))) for reason, _ in ordered if reason in by_reason]
+    return [("first", _NEVER), *found] if never else found
 
 
 def reserved(at: addresses.Address) -> str:

@@ -271,6 +271,8 @@ async def test_a_pod_that_asks_for_what_no_node_has_can_never_fit() -> None:
     text = await told(desk, "huge")
     assert text.startswith("Pod default/huge waits, and can never fit as it is\n  no node has 100 cores (node-0 has")
     assert ", nor the label kubernetes.io/hostnam 0/2 nodes fit" in " ".join(text.split())
+    # Each node names only the first rule that refuses it.
+    assert "\nWhat could help:\n  first: change what the Pod asks for, or give a node what none has" in text
     assert "1 Pod waits before it" in await told(desk, "waits")
     assert_fits_a_terminal(text)
     answer = await desk.ask("pod.explain", pod="waits")
@@ -279,6 +281,18 @@ async def test_a_pod_that_asks_for_what_no_node_has_can_never_fit() -> None:
     assert (await desk.ask("pod.explain", pod="placed"))["judgement"] is None
     answer = {name: value for name, value in (await desk.ask("pod.explain", pod="huge")).items() if name != "judgement"}
     assert pod_text.text({**answer, "note": None}, now_ns=0).startswith("Pod default/huge waits, and no node can")
+
+
+async def test_a_pod_whose_requests_others_hold_starts_when_these_end() -> None:
+    desk = answering.Desk(objects.make_node("node-0", allocatable_cores=4.0))
+    desk.hear("node-0")
+    desk.state.put_pod(objects.make_pod("small", request_cores=2.0, node_name="node-0"), NOW_S)
+    desk.state.put_pod(objects.make_pod("large", request_cores=3.0), NOW_S)
+    said = " ".join((await told(desk, "large")).split())
+    assert "requests: Pods that are there hold what it requests: it starts when enough of them end" in said
+    for way in ("one node more", "eviction of Pods of lower priority", "waited for two minutes gets its turn"):
+        assert way in said
+    assert "smaller requests" not in said and "first:" not in said
 
 
 async def test_long_names_do_not_leave_the_terminal() -> None:
@@ -656,6 +670,8 @@ def test_every_reason_has_what_could_help() -> None:
     assert set(remedies.BY_REASON) == set(decision.Reason)
     told = remedies.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
     assert [reason for reason, _ in told] == ["capacity", "taint"]
+    told = remedies.for_refused({"requests": 1}, never=True)
+    assert [text.partition(",")[0] for _, text in told] == ["change what the Pod asks for", "smaller requests"]
 
 
 @pytest.mark.parametrize(
