@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from carico_cli.clusters import which
+from carico_cli.clusters import local_services, which
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats, words
 from carico_cli.shell import settings
@@ -21,6 +21,7 @@ ANSWER_S = 2.0
 _COLUMNS = ("name", "state", "since", "nodes", "pods", "kind")
 _WIDE = (*_COLUMNS, "nats_url", "api_url", "folder")
 _LEFT = "left behind"
+_NOT_READY = "not ready"
 
 
 @click.command("list")
@@ -69,7 +70,12 @@ async def _row(context: settings.Context, name: str, *, is_meant: bool) -> dict[
         "api_url": found.api_url,
     }  # fmt: skip
     if found.phase is state.Phase.READY:
-        row["pods"] = await _pods(context, addresses.of_state(paths, found))
+        services = local_services.rows(found, running=True)
+        row["pods"], _ = await asyncio.gather(
+            _pods(context, addresses.of_state(paths, found)), local_services.ask(services, found)
+        )
+        if row["pods"] is None or not all(each["ready"] for each in services):
+            row["state"] = _NOT_READY
     return row
 
 
@@ -93,6 +99,9 @@ def text(rows: Sequence[dict[str, Any]], *, now_s: float, wide: bool = False) ->
     running = [row for row in rows if row["state"] != _LEFT]
     if len(running) > 1 and not any(row["meant"] for row in rows):
         lines += ["", f"choose one: `carico use {running[0]['name']}` starts a shell that means it"]
+    unready = [row["name"] for row in rows if row["state"] == _NOT_READY]
+    if unready:
+        lines += ["", f"{_NOT_READY}: not every service answers: `carico status --name {unready[0]}` says which"]
     left = [row["name"] for row in rows if row["state"] == _LEFT]
     if left:
         lines += ["", f"{_LEFT}: ended without `carico down`: `carico down --name {left[0]}` removes it"]

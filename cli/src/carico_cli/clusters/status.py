@@ -19,12 +19,15 @@ from carico_local.cluster import folders, machine, processes, state
 from carico_local.cluster.services import probes
 
 if TYPE_CHECKING:
+    from carico_cli.live import ports
     from carico_core.runtime.kube import api_actions
 
 # A busy machine takes a second; a frozen API is not waited for.
 _ANSWER_S = 2.0
 # NATS, the scheduler and the API are asked at the same time; a busy machine takes a second.
 _HEARD_S = 5.0
+# Longer than an API may take that is not reported as silent (`carico_cli.live.pods.ANSWER_S`).
+_PODS_S = 3.0
 # Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
 _LEASE_NAMESPACE = "kube-system"
 # A process is some ticks older than its age; a clock may be set a little.
@@ -73,6 +76,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "nodes": [],
         "jobs": [],
         "waiting": None,
+        "api_trouble": None,
     }
 
 
@@ -88,7 +92,10 @@ async def _ask(
     view["leader"] = live.leader
     if live.bus_trouble is None:
         view["schedulers"] = members.rows(live.heard)
-        view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
+        view["nodes"] = _nodes(live.seen, found)
+    view["api_trouble"] = live.api_trouble
+    if live.api_trouble is None:
+        view |= {"jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,7 @@ class _Live:
     unready: set[str]
     leader: str | None
     bus_trouble: str | None
+    api_trouble: str | None
 
 
 async def _live(context: settings.Context, paths: folders.Paths, found: state.ClusterState) -> _Live:
@@ -119,7 +127,18 @@ async def _live(context: settings.Context, paths: folders.Paths, found: state.Cl
             _unready_nodes(api, found), _leader(api, found), _wait_for_answers(read)
         )
         heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
-        return _Live(seen=read.picture(), heard=heard, unready=unready, leader=leader, bus_trouble=read.bus_trouble)
+        if read.bus_trouble is not None:
+            await _read_pods(read, api)
+        return _Live(
+            seen=read.picture(), heard=heard, unready=unready, leader=leader, bus_trouble=read.bus_trouble,
+            api_trouble=read.api_trouble,
+        )  # fmt: skip
+
+
+async def _read_pods(read: reader.Reader, api: "ports.Api") -> None:
+    """Read the Pods without a bus: until it has one, the reader asks for none."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(read.follow_pods(api), _PODS_S)
 
 
 async def _members(bus: members.Bus | None) -> list[messages.Heartbeat]:

@@ -84,10 +84,7 @@ class Reader:
         """Return the cluster as it is known now."""
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
-            pictures.Link(
-                name="Kubernetes API",
-                trouble=self._api_trouble or self._pods.why_not(self._clock.monotonic_s(), self._pods_age.age_s()),
-            ),
+            pictures.Link(name="Kubernetes API", trouble=self.api_trouble),
             pictures.Link(name="scheduler", trouble=self._scheduler_words() if self._is_connected else None),
         )
         names = self._signals.scheduler_names
@@ -186,6 +183,11 @@ class Reader:
         """Why there is no bus; None where there is one, or the connection was only lost."""
         return self._bus_trouble
 
+    @property
+    def api_trouble(self) -> str | None:
+        """Why the Pods are not known, or only as last seen; None where they are known."""
+        return self._api_trouble or self._pods.why_not(self._clock.monotonic_s(), self._pods_age.age_s())
+
     async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: addresses.Address) -> None:
         """Follow until cancelled. Raises `CaricoError` where the reader must reconnect."""
         self._bus, self._bus_trouble = bus, None
@@ -198,7 +200,7 @@ class Reader:
         if isinstance(api, str):
             self._settle(PODS)
         else:
-            works.append(self._follow_pods(api))
+            works.append(self.follow_pods(api))
         try:
             async with asyncio.TaskGroup() as group:
                 for work in works:
@@ -294,7 +296,7 @@ class Reader:
             self._settle(SERVICES)
             await asyncio.sleep(SERVICES_EVERY_S)
 
-    async def _follow_pods(self, api: ports.Api) -> None:
+    async def follow_pods(self, api: ports.Api) -> None:
         """Watch the Pods: a message for each change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
             self._pods.asked_at_s = self._clock.monotonic_s()

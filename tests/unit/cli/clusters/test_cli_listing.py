@@ -64,6 +64,17 @@ def test_the_list_shows_each_cluster_and_how_to_choose_one(
     assert "* shop-10" in chosen and "choose one" not in chosen
 
 
+def test_a_cluster_whose_api_does_not_answer_is_not_ready(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with folders.acquire(written(home, "mute", state.Phase.READY)):
+        assert carico_cli.run(monkeypatch, "list") == 0
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if " mute " in line]
+    assert row.split()[:4] == ["*", "mute", "not", "ready"]
+    assert "`carico status --name mute` says which" in shown
+
+
 def test_the_only_cluster_that_runs_is_marked(home: pathlib.Path) -> None:
     context = settings.Context(home=home, environ={}, plain=True)
     with folders.acquire(folders.Paths(home / "shop-2")):

@@ -13,7 +13,9 @@ import pytest
 from carico_cli.clusters import local_services, status, status_text
 from carico_cli.live import capacity_list, members, signals
 from carico_cli.live import picture as pictures
+from carico_cli.live import reader as readers
 from carico_core.domain import errors, messages
+from carico_core.runtime.kube import list_watch
 from carico_core.runtime.leadership import status as leader_status
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -22,6 +24,7 @@ from carico_core.wire.kubernetes import lease as leases
 from carico_local.cluster import free_ports, machine, plan, processes, state
 from carico_scheduler import settings
 from tests.fixtures.golden import records
+from tests.unit.cli import fake_cluster
 
 WAITS = pictures.Pod(
     uid="u", namespace="shop", name="web-1", scheduler="carico", job="web", state=pictures.PodState.WAITING, node=None,
@@ -173,6 +176,27 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
     none = status._waiting(dataclasses.replace(seen, pods=(runs,)))
     assert none == {"pods": 0, "longest": None}
     assert "waiting" not in status_text.text({**view, "waiting": none}, now_ns=1)
+
+
+async def test_jobs_are_shown_without_nats_and_reported_as_unknown_without_the_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = fake_cluster.Cluster()
+    read = readers.Reader(
+        lambda: fake_cluster.ADDRESS, cluster._connect, clock=cluster.clock, lease_s=fake_cluster.LEASE_S, is_brief=True
+    )
+    cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+    await status._read_pods(read, cluster.api)
+    assert read.bus_trouble is not None
+    assert [job["name"] for job in status._jobs(read.picture())] == ["hello"]
+    assert read.api_trouble is None
+    monkeypatch.setattr(status, "_PODS_S", 0.01)
+    await status._read_pods(read, cluster.api)
+    cluster.clock.advance(3.0)
+    view = {**status._services(FOUND, running=True), "api_trouble": read.api_trouble}
+    assert status_text.text(view, now_ns=1).endswith(
+        "\n\njobs and waiting Pods: not known: Kubernetes API: no answer for 3 s"
+    )
 
 
 def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
