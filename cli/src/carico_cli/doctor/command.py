@@ -22,6 +22,8 @@ from carico_local.cluster import folders, machine, state
 USER_AGENT = "carico-doctor"
 # 2 is a user's mistake, as everywhere.
 WARNED = 3
+# Crashes that doctor reports; `carico status` shows older ones, too.
+CRASHED_WITHIN_S = 600.0
 AWAY = "is the kubeconfig's server right and reachable from here?"
 
 
@@ -80,9 +82,26 @@ async def _services(paths: folders.Paths) -> list[findings.Finding]:
     rows = local_services.rows(found, running=True)
     await local_services.ask(rows, found)
     unready = local_services.unready(rows, paths.name)
-    if not unready:
-        return [findings.ok("services", f"{len(rows)} {'is' if len(rows) == 1 else 'are'} ready")]
-    return [findings.warn("services", f"not ready: {each.names} ({each.why})", each.do) for each in unready]
+    warned = [findings.warn("services", f"not ready: {each.names} ({each.why})", each.do) for each in unready]
+    warned += _crashes(found)
+    return warned or [findings.ok("services", f"{len(rows)} {'is' if len(rows) == 1 else 'are'} ready")]
+
+
+def _crashes(found: state.ClusterState) -> list[findings.Finding]:
+    """Return a finding about services that crashed lately; their supervisor has started them again."""
+    now_ns = clocks.SystemClock().wall_ns()
+    # The last crash of each.
+    ended_s_ago = {each.service: (each.how, (now_ns - each.at_ns) / 1e9) for each in found.crashes}
+    shown = [
+        (service, f"{service} ({how}, {formats.duration(ago_s)} ago)")
+        for service, (how, ago_s) in ended_s_ago.items()
+        if ago_s < CRASHED_WITHIN_S
+    ]
+    if not shown:
+        return []
+    detail = f"crashed in the last {formats.duration(CRASHED_WITHIN_S)}: {findings.names([text for _, text in shown])}"
+    do = f"`carico logs {shown[0][0]} --name {found.plan.name}` shows what it wrote before"
+    return [findings.warn("services", detail, do)]
 
 
 def _connecting(at: addresses.Address, clock: clocks.Clock) -> Callable[[], Awaitable[nats_bus.NatsBus]]:

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 import types
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -379,11 +380,24 @@ def test_a_service_that_a_signal_has_stopped_is_named_as_by_status(tmp_path: pat
             with folders.acquire(paths):
                 state.write(paths, found)
                 assert asyncio.run(command._services(paths)) == [findings.ok("services", "1 is ready")]
+                # One that has crashed is ready again a moment later.
+                now_ns = time.time_ns()
+                crashes = [
+                    state.Crash(service=name, at_ns=now_ns - ago_s * 10**9, how="killed by SIGKILL", last_lines=())
+                    for name, ago_s in (("nats", 900), ("scheduler", 300), ("scheduler", 45), ("agent/node-1", 30))
+                ]
+                state.write(paths, dataclasses.replace(found, crashes=tuple(crashes)))
+                (crashed,) = asyncio.run(command._services(paths))
+                state.write(paths, found)
                 child.send_signal(signal.SIGSTOP)
                 os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
                 (said,) = asyncio.run(command._services(paths))
         finally:
             child.kill()
+    assert (crashed.level, crashed.do.split("`")[1]) == (Level.WARN, "carico logs scheduler --name shop")
+    assert crashed.detail.startswith("crashed in the last 10 min: scheduler (killed by SIGKILL, 45.")
+    assert "agent/node-1 (killed by SIGKILL, 30." in crashed.detail
+    assert "nats" not in crashed.detail and "300" not in crashed.detail
     assert (said.level, said.do) == (Level.WARN, f"`kill -CONT {child.pid}` continues it")
     assert said.detail == f"not ready: node/node-1 (a signal has stopped its process {child.pid})"
     # A cluster that ended has no services to ask.
