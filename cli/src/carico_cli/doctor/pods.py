@@ -25,6 +25,7 @@ NOTICED_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0
 # A class is passed over if so many Pods that were created later, of other classes, were placed before its oldest Pod.
 PASSED_OVER = 5
+_ENDED = ("Succeeded", "Failed")
 _PATH = "/api/v1/pods"
 
 
@@ -49,9 +50,11 @@ async def check(
         for why in _why_not_started(item, now_s)
     ]
     runs = list(_parsed(running))
+    # Short Pods that pass it over have mostly ended.
+    placed = [*(pod for pod, _ in runs), *(await _ended(api))] if long else []
     return [
         *waiting.report(waits, nodes, now_s, place),
-        *_passed_over(long, [pod for pod, _ in runs], now_s, place),
+        *_passed_over(long, placed, now_s, place),
         *_not_started(stuck, place),
         *_crashing(((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names), place),
         *_not_ended([*listed, *running], now_s, place),
@@ -65,6 +68,18 @@ async def _listed(api: rights.Api, phase: str) -> list[dict[str, Any]]:
     return [item for item in found.objects if (item.get("status") or {}).get("phase", "Pending") == phase]
 
 
+async def _ended(api: rights.Api) -> list[cluster.Pod]:
+    """Return the Pods that have ended on a node, each parsed as it is read: there may be as many as the API keeps."""
+
+    def read(item: dict[str, Any]) -> cluster.Pod | None:
+        return next((pod for pod, _ in _parsed([item]) if pod.node_name and pod.phase in _ENDED), None)
+
+    found = await paged_lists.list_all(
+        api, _PATH, params={"fieldSelector": "status.phase!=Pending,status.phase!=Running"}, read=read
+    )
+    return [pod for pod in found.objects if pod is not None]
+
+
 def _parsed(items: Iterable[dict[str, Any]]) -> Iterable[tuple[cluster.Pod, dict[str, Any]]]:
     for item in items:
         with contextlib.suppress(ValueError):
@@ -76,7 +91,7 @@ def _waits(pod: cluster.Pod) -> bool:
 
 
 def _passed_over(
-    waiting: Sequence[cluster.Pod], running: Sequence[cluster.Pod], now_s: float, place: places.Place
+    waiting: Sequence[cluster.Pod], placed: Sequence[cluster.Pod], now_s: float, place: places.Place
 ) -> list[findings.Finding]:  # fmt: skip
     """Return a finding for each class whose oldest Pod waits while many later Pods of other classes were placed."""
     oldest: dict[str, cluster.Pod] = {}
@@ -86,11 +101,11 @@ def _passed_over(
     for named, pod in oldest.items():
         later = sum(
             each.created_at_s > pod.created_at_s and each.priority <= pod.priority and names.class_of(each) != named
-            for each in running
+            for each in placed
         )
         if later >= PASSED_OVER:
             waited = formats.duration(now_s - pod.created_at_s)
-            detail = f"class {named}: {pod.key} has waited {waited}, while {later} later Pods of other classes run"
+            detail = f"class {named}: {pod.key} has waited {waited}; {later} later Pods of other classes were placed"
             explain = f"`{place.carico(f'explain {pod.key}')}`"
             do = f"{explain} says what it lacks; a higher priority makes room go to it first"
             found.append(findings.warn("fairness", detail, do))
