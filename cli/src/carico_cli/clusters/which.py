@@ -2,8 +2,9 @@
 
 1. The flags: `--name` for a cluster of this machine; `--nats-url`, `--kubeconfig` and `--context` for any other.
 2. The environment, as `eval "$(carico env)"` and `carico use NAME` set it: CARICO_CLUSTER names a cluster of this
-   machine, and NATS_URL and KUBECONFIG must then be that cluster's; NATS_URL alone is an address. KUBECONFIG alone
-   names no bus, so that only `carico doctor` uses it.
+   machine, and NATS_URL and KUBECONFIG must then be that cluster's; NATS_URL alone is an address, and KUBECONFIG must
+   then not be that of another cluster of this machine. KUBECONFIG alone names no bus, so that only `carico doctor` uses
+   it.
 3. The only running cluster of this machine; if none runs and the command does not need it to, the only one there is.
 
 Anything else is refused in one line that names the clusters of this machine. `carico list` marks the one that is meant.
@@ -157,19 +158,24 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
             )
         _check_agreement(context, name)
         return Meant(home=context.home, name=name, by=CLUSTER)
-    if not url and kubeconfig and need is Need.API:
-        files = {str(folders.find(context.home, each).kubeconfig): each for each, _ in _running(context.home)}
-        named = files.get(kubeconfig)
-        return Meant(home=context.home, name=named, api=None if named else given.kube, by=KUBECONFIG)
-    if not url:
+    if not url and not (kubeconfig and need is Need.API):
         return None
+    running = _running(context.home)
+    files = {str(folders.find(context.home, each).kubeconfig): each for each, _ in running}
+    of_file = files.get(kubeconfig or "")
+    if not url:
+        return Meant(home=context.home, name=of_file, api=None if of_file else given.kube, by=KUBECONFIG)
     # By its name it is found again after it was started again.
-    known = {own.nats_url: each for each, own in _running(context.home)}
-    if url in known:
-        return Meant(home=context.home, name=known[url], by=NATS_URL)
-    return Meant(
-        home=context.home, elsewhere=addresses.remote(url, given.kube, context.environ, given_by=NATS_URL), by=NATS_URL
-    )
+    of_url = {own.nats_url: each for each, own in running}.get(url)
+    if of_url is None:
+        at = addresses.remote(url, given.kube, context.environ, given_by=NATS_URL)
+        return Meant(home=context.home, elsewhere=at, by=NATS_URL)
+    if of_file not in (None, of_url):
+        raise errors.SettingsError(
+            f"environment: {NATS_URL} is that of cluster {of_url!r}, but {KUBECONFIG} that of {of_file!r}: "
+            f'`eval "$(carico env --name {of_url})"` sets both'
+        )
+    return Meant(home=context.home, name=of_url, by=NATS_URL)
 
 
 def _check_agreement(context: contexts.Context, name: str) -> None:

@@ -83,6 +83,8 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], str, str]] = [
     ),
     ((), {"NATS_URL": B}, "ab", "b"),
     ((), {"NATS_URL": B, "KUBECONFIG": "{b}"}, "ab", "b"),
+    ((), {"NATS_URL": B, "KUBECONFIG": "/k"}, "ab", "b"),
+    ((), {"NATS_URL": A, "KUBECONFIG": "{b}"}, "ab", "NATS_URL is that of cluster 'a', but KUBECONFIG that of 'b': "),
     ((), {"NATS_URL": ELSEWHERE, "KUBECONFIG": "/k"}, "ab", "elsewhere:4222"),
     ((), {"NATS_URL": ELSEWHERE, "KUBECONFIG": "/k"}, "a", "elsewhere:4222"),
     # One that does not run has given up its port.
