@@ -26,6 +26,8 @@ ENDS_WITHIN_S = 60.0
 # A class is passed over if so many Pods that were created later, of other classes, were placed before its oldest Pod.
 PASSED_OVER = 5
 _ENDED = ("Succeeded", "Failed")
+# So much of a message is quoted in a list of Pods.
+_QUOTED = 120
 _PATH = "/api/v1/pods"
 
 
@@ -159,10 +161,11 @@ def _unnoticed(
 
 
 def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
-    """Return the first reason for which a container has not started, unless it may still be about to start."""
+    """Return why the first container has not started, unless it may still be about to start."""
     status = pod.get("status") or {}
-    waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
-    stuck = [reason for reason in waits if reason not in _STARTING]
+    facts = [fact for fact in containers.of_status(status) if fact["state"] == "waits"]
+    waits = [fact["reason"] for fact in facts]
+    stuck = [_said(fact) for fact in facts if fact["reason"] not in _STARTING]
     placed_s = _placed_s(status)
     if not (waits or status.get("startTime") or status.get("containerStatuses")):
         since_s = now_s - placed_s
@@ -170,6 +173,12 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
         return stuck[:1]
     return [f"{waits[0] or 'waiting'} for {formats.duration(now_s - placed_s)}"]
+
+
+def _said(fact: Mapping[str, Any]) -> str:
+    """Return the reason, and the message without what it has in brackets."""
+    message = fact["message"].partition(" (")[0]
+    return f"{fact['reason']}: {message[:_QUOTED]}" if message else str(fact["reason"])
 
 
 def _crashing(
@@ -213,8 +222,9 @@ def _placed_s(status: Mapping[str, Any]) -> float:
 def _not_started(pods: list[str], place: places.Place) -> list[findings.Finding]:
     if not pods:
         return []
+    image = "image (emulated nodes pull none: they need a command)" if place.kind is places.Kind.LOCAL else "image"
     do = (
-        "each may start at any moment, so its room stays reserved: fix its image, key or volume, or delete it; "
+        f"each may start at any moment, so its room stays reserved: fix its {image}, key or volume, or delete it; "
         f"`{place.kubectl} describe pod` shows the node's Events"
     )
     return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]

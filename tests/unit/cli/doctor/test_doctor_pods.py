@@ -173,6 +173,20 @@ async def test_a_pod_that_its_node_does_not_take_up_is_named() -> None:
     )
 
 
+async def test_what_a_node_says_of_a_pod_that_it_cannot_start_is_quoted() -> None:
+    bare = pod("bare", 300.0, nodeName="n1")
+    message = "an emulated node cannot run this Pod: container 'web' has no command (emulated nodes pull no images)"
+    waits = {"reason": "CreateContainerConfigError", "message": message}
+    bare["status"]["containerStatuses"] = [{"name": "web", "state": {"waiting": waits}}]
+    said = (await found_of(bare, place=LOCAL))["Pods not started"]
+    assert said.detail.endswith(
+        "default/bare on n1 (CreateContainerConfigError: an emulated node cannot run this Pod: container 'web' has no "
+        "command)"
+    )
+    assert "fix its image (emulated nodes pull none: they need a command), key or volume, or delete it" in said.do
+    assert "emulated" not in (await found_of(bare))["Pods not started"].do
+
+
 async def test_services_of_different_versions_are_named() -> None:
     def stats(name: str, version: str) -> dict[str, Any]:
         return {"name": name, "id": "A1", "version": version, "endpoints": []}
