@@ -42,8 +42,9 @@ async def check(
     providers = [str(item.get("spec", {}).get("providerID") or "") for item in listed]
     where = place.knowing(str(version.get("gitVersion")), providers)
     found = [_version(version)]
-    found += await rights.check(api, place.namespace)
     if where.kind is places.Kind.KUBERNETES:
+        # Elsewhere nothing is installed into the cluster.
+        found += await rights.check(api, place.namespace)
         found += await installation.check(api, where)
     if isinstance(objects, errors.Forbidden):
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.doctor import agents, findings, installation, kubernetes, places, pods
+from carico_cli.doctor import agents, findings, installation, kubernetes, places, pods, rights
 from carico_core.domain import messages
 from carico_core.runtime.kube import api_client
 from carico_core.wire import messages as wire
@@ -310,8 +310,11 @@ async def test_compose_is_known_by_its_api_also_from_this_machine(monkeypatch: p
         raise AssertionError("compose installs nothing into Kubernetes")
 
     monkeypatch.setattr(installation, "check", installed)
+    monkeypatch.setattr(rights, "check", installed)
     real = {"metadata": {"name": "node-3"}, "spec": {"providerID": own}, "status": {}}
     for version, nodes in ((discovery.VERSION, []), ({"gitVersion": "v1.36.2"}, [real])):
         answers = {"/version": version, "/api/v1/nodes": {"items": nodes}}
         seen = await kubernetes.check(doctor.Api(answers), elsewhere, now_s=NOW_S)
         assert seen.place.kind is places.Kind.COMPOSE
+    # Nor does a cluster of this machine, also with a real control plane.
+    await kubernetes.check(doctor.Api(answers), LOCAL, now_s=NOW_S)
