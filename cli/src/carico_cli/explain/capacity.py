@@ -12,7 +12,7 @@ from carico_cli.explain import asking, fit_text
 from carico_cli.live import service_queries
 from carico_cli.output import formats
 from carico_cli.shell import manifest_files, settings
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 
 # The kind of owner that each controller's Pods have: costs are learnt by owner.
 _OWNERS = {
@@ -93,8 +93,10 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
         pod = pod_of(each) if isinstance(each, dict) else None
         if pod is not None:
             return pod
-    kinds = ", ".join(sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})) or "nothing"
-    raise errors.SettingsError(f"--file {file}: got {kinds}, expected a Pod, or one of {', '.join(_OWNERS)}")
+    kinds = sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})
+    near = [each for kind in kinds for each in names.nearest(kind, ("Pod", *_OWNERS), most=1)]
+    got, meant = ", ".join(kinds) or "nothing", f"; did you mean {near[0]}?" if near else ""
+    raise errors.SettingsError(f"--file {file}: got {got}, expected a Pod, or one of {', '.join(_OWNERS)}{meant}")
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -16,6 +16,12 @@ from carico_core.domain import errors, names
 from carico_core.runtime.kube import cluster_access
 
 NODE, POD, JOB = "node", "pod", "job"
+# What kubectl calls them, in any case.
+_KINDS = {
+    word: kind
+    for kind, words in ((NODE, "node nodes no"), (POD, "pod pods po"), (JOB, "job jobs job.batch jobs.batch"))
+    for word in words.split()
+}
 # Kinds that create Pods, with kubectl's abbreviations.
 _OTHER_KINDS = frozenset(
     kind
@@ -218,21 +224,21 @@ def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None, 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
     """Return the kind and the name of what to explain. Raises `SettingsError`."""
+    kind, slash, rest = what[0].partition("/") if what else ("", "", "")
+    kind = kind.lower()
     match what:
-        case (name,) if name.startswith(("node/", "nodes/")):
-            return NODE, name.partition("/")[2]
-        case (name,) if name.startswith(("job/", "jobs/", "job.batch/")):
-            return JOB, name.partition("/")[2]
-        case (name,) if name.partition("/")[0] in _OTHER_KINDS and "/" in name:
+        case (name,) if slash and kind in _KINDS:
+            return _KINDS[kind], rest
+        case (name,) if slash and kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=name))
         case (name,) if name not in (NODE, POD, JOB):
-            return POD, name.removeprefix("pod/").removeprefix("pods/")
-        case (kind, name) if kind in (NODE, POD, JOB, "pods", "nodes", "jobs"):
-            return kind.removesuffix("s"), name
-        case (kind, name) if kind in _OTHER_KINDS:
-            raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
-        case (kind, name) if near := names.nearest(kind, (NODE, POD, JOB), most=1):
-            raise errors.SettingsError(f"got {kind!r}, expected node, pod or job: did you mean {near[0]} {name}?")
+            return POD, name
+        case (_, name) if kind in _KINDS and not slash:
+            return _KINDS[kind], name
+        case (word, name) if kind in _OTHER_KINDS:
+            raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{word} {name}"))
+        case (word, name) if near := names.nearest(kind, (NODE, POD, JOB), most=1):
+            raise errors.SettingsError(f"got {word!r}, expected node, pod or job: did you mean {near[0]} {name}?")
     got = repr(" ".join(what)) if what else "nothing"
     raise errors.SettingsError(f"got {got}, expected POD, or: node NODE, or: job JOB")
 

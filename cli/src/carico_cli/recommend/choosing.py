@@ -49,9 +49,11 @@ def of_class(rows: Sequence[Row], pod_class: str, listing: str) -> list[Row]:
     """Return the row of a class by its whole name. `listing`: the command that lists all. Raises `SettingsError`."""
     found = [row for row in rows if row["class"] == pod_class]
     if not found:
-        known = [str(row["class"]) for row in rows]
+        # Each by its name alone, too: the whole one is mostly kind and namespace.
+        whole = {parse(row["class"]).name: str(row["class"]) for row in rows}
+        whole |= {str(row["class"]): str(row["class"]) for row in rows}
         raise errors.SettingsError(
-            f"--class: got {pod_class!r}, which no node has measured{_near(pod_class, known, listing)}"
+            f"--class: got {pod_class!r}, which no node has measured{_near(pod_class, whole, listing)}"
         )
     return found
 
@@ -66,7 +68,7 @@ def of_workload(rows: Sequence[Row], workload: str, listing: str) -> list[Row]:
     wanted = {name, names.template_of(name)}
     found = [row for row in rows if (one := parse(row["class"])).name in wanted and (not slash or one.kind == kind)]
     if not found:
-        known = sorted({parse(row["class"]).name for row in rows})
+        known = {each: each for each in sorted({parse(row["class"]).name for row in rows})}
         raise errors.SettingsError(
             f"{workload}: no node has measured a workload of this name{_near(name, known, listing)}"
         )
@@ -85,11 +87,14 @@ def namespaces(rows: Iterable[Row]) -> list[str]:
     return sorted({parse(row["class"]).namespace for row in rows})
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the names that are most like one that is not among them, for the end of a sentence; empty if none is."""
-    near = names.nearest(name, known, most=NEAREST_MOST, alike=_ALIKE)
+def nearest(name: str, known: Mapping[str, str]) -> str:
+    """Return the names that are most like one that is not among them, for the end of a sentence; empty if none is.
+
+    `known`: names, and what to show of each.
+    """
+    near = dict.fromkeys(known[each] for each in names.nearest(name, known, most=NEAREST_MOST, alike=_ALIKE))
     return f" (nearest: {', '.join(near)})" if near else ""
 
 
-def _near(name: str, known: Iterable[str], listing: str) -> str:
+def _near(name: str, known: Mapping[str, str], listing: str) -> str:
     return nearest(name, known) or f": `{listing}` lists what has been measured"

@@ -145,6 +145,6 @@ def chosen(
 def _nothing_in(namespace: str, rows: Sequence[Row], is_there: bool | None) -> str:
     measured = f"measured are classes of {', '.join(choosing.namespaces(rows))}"
     if is_there is False:
-        near = choosing.nearest(namespace, choosing.namespaces(rows))
+        near = choosing.nearest(namespace, {each: each for each in choosing.namespaces(rows)})
         return f"-n: got {namespace!r}, but there is no such namespace{near}; {measured}"
     return f"-n: no Pod of namespace {namespace!r} has been measured yet (it takes about 10 s); {measured}"

@@ -324,11 +324,14 @@ def status_of(phase: str, **state: Any) -> dict[str, Any]:
 
 
 def test_kinds_are_written_as_kubectl_takes_them() -> None:
-    for what in (("node", "a"), ("nodes", "a"), ("node/a",), ("nodes/a",)):
+    for what in (("node", "a"), ("nodes", "a"), ("no", "a"), ("node/a",), ("nodes/a",), ("no/a",), ("Node", "a")):
         assert command._meant(what) == (command.NODE, "a")
-    for what in (("a",), ("pod", "a"), ("pod/a",), ("pods/a",)):
+    for what in (("a",), ("pod", "a"), ("po", "a"), ("pod/a",), ("pods/a",), ("po/a",), ("Pod/a",)):
         assert command._meant(what) == (command.POD, "a")
+    for what in (("job", "a"), ("job/a",), ("job.batch/a",), ("Job/a",)):
+        assert command._meant(what) == (command.JOB, "a")
     assert command._meant(("space/a",)) == (command.POD, "space/a")
+    assert command._meant(("pod/space/a",)) == (command.POD, "space/a")
 
 
 async def test_a_pod_that_failed_is_reported_with_its_containers_end() -> None:
@@ -478,7 +481,7 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
         await command.explain_pod(asker(bus, errors.KubeconfigError("no kubeconfig")), "default", "place", 20)
     with pytest.raises(errors.SettingsError, match="namespace default: -n"):
         await command.explain_pod(asker(bus), "shop", "placed", 20)
-    with pytest.raises(errors.SettingsError, match=r"node 'node-5' \(nearest: node-1, node-0\)"):
+    with pytest.raises(errors.SettingsError, match=r"node 'node-5' \(nearest: node-0, node-1\)"):
         await command.explain_node(asker(bus), "node-5")
 
 
@@ -679,6 +682,7 @@ def test_every_reason_has_what_could_help() -> None:
     [
         (b"a: [", "not valid YAML: line 1, column 5: "),
         (b"kind: Service", "got Service, expected a Pod"),
+        (b"kind: Pdo", "ReplicationController; did you mean Pod?"),
         (b"\x92\xff", "not UTF-8"),
     ],
 )

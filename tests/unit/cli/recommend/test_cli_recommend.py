@@ -372,6 +372,7 @@ def choose(**given: Any) -> list[command.Row]:
         ({"workload": "pj"}, r"no node has measured a workload of this name \(nearest: pi\)"),
         ({"workload": "zzz"}, "`carico recommend` lists"),
         ({"workload": "gadget/pi"}, "got kind 'gadget', expected a workload's"),
+        ({"pod_class": "pii"}, r"which no node has measured \(nearest: Job/\w+/pi"),
         ({"pod_class": "Job/default/pj"}, r"which no node has measured \(nearest: Job/default/pi"),
         ({"namespace": "Shop"}, "not a valid Kubernetes name"),
         (

@@ -95,6 +95,8 @@ def nearest(name: str, known: Iterable[str], *, most: int = NEAREST_MOST, alike:
 
     >>> nearest("pi-39", ["pi-91513550-38", "pi-91513550-39"], most=1), nearest("helo-1", ["hello-1", "web"])
     (['pi-91513550-39'], ['hello-1'])
+    >>> nearest("node-9", ["node-1", "node-2", "node-3"])
+    ['node-1', 'node-2', 'node-3']
     """
     if len(name) > CLASS_MAX:
         return []
@@ -105,7 +107,10 @@ def nearest(name: str, known: Iterable[str], *, most: int = NEAREST_MOST, alike:
     if len(longer) == most:
         return longer
     compared = heapq.nlargest(_COMPARED_MOST, known, key=lambda each: _shared(each, name))
-    return list(dict.fromkeys((*longer, *difflib.get_close_matches(name, compared, n=most, cutoff=alike))))[:most]
+    close = difflib.get_close_matches(name, compared, n=most, cutoff=alike)
+    # Those that are equally near come in reverse order.
+    close.sort(key=lambda each: (-difflib.SequenceMatcher(None, each, name).ratio(), each))
+    return list(dict.fromkeys((*longer, *close)))[:most]
 
 
 def _has_words(name: str, words: Sequence[str]) -> bool:
