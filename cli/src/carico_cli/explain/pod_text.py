@@ -1,5 +1,6 @@
 """Why a Pod is on its node, or why it waits, as text."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from carico_cli.explain import containers, remedies
 from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts, decision, names
+from carico_core.wire.kubernetes import instants
 
 Row = Mapping[str, Any]
 # Nodes shown in a text; -o wide and -o json show more.
@@ -289,12 +291,14 @@ def _preferences(each: Row) -> list[str]:
 
 
 def events(found: Sequence[Row]) -> list[str]:
-    """Return a line for each Event: when, what, how often."""
+    """Return a line for each Event: when (in local time), what, how often."""
     return [_event(each) for each in found] or ["  none"]
 
 
 def _event(each: Row) -> str:
-    at = str(each.get("lastTimestamp") or each.get("eventTime") or "-")[:19]
+    at_s = instants.find_instant(each.get("lastTimestamp") or each.get("eventTime"))
+    # Local time, as `carico top` shows decisions.
+    at = "-" if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
     count = (each.get("series") or {}).get("count") or each.get("count") or 1
     often = f" ({count} times)" if count > 1 else ""
     message = formats.one_line(each.get("message"))

@@ -1,5 +1,10 @@
 """An answer about a Pod as text."""
 
+import time
+from collections.abc import Iterator
+
+import pytest
+
 from carico_cli.explain import containers, pod_text
 from carico_cli.output import words
 from carico_core.domain import judgement
@@ -25,6 +30,17 @@ def test_the_answer_begins_with_the_judgement() -> None:
     assert max(map(len, lines)) <= words.WIDTH
 
 
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time of this process."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
 def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
     event = {"type": "Warning", "reason": "Failed", "message": "no such image", "lastTimestamp": "2026-11-21T10:00:00Z"}
     answer = {
@@ -35,7 +51,7 @@ def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
         "events": [{**event, "reason": "Scheduled"}, {**event, "count": 3}],
     }  # fmt: skip
     text = pod_text.text(answer, now_ns=0)
-    assert "  its last Events:\n    2026-11-21T10:00:00  Warning  Failed (3 times): no such image\n" in text
+    assert "  its last Events:\n    2026-11-21 05:00:00  Warning  Failed (3 times): no such image\n" in text
     assert "Scheduled" not in text
     many = [{**event, "message": f"number {number}"} for number in range(100_000)]
     text = pod_text.text({**answer, "events": many}, now_ns=0)

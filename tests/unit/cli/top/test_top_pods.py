@@ -1,5 +1,7 @@
 """The Pods of `carico top`: their table at 80x24, the texts about one, and those of a node."""
 
+import calendar
+import time
 from typing import Any
 
 import pytest
@@ -146,9 +148,11 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
         api = stage.cluster.api.answers
         api["/api/v1/namespaces/default/pods/runs"] = {"metadata": {"name": "runs"}, "status": {"phase": "Running"}}
         event = {"type": "Normal", "reason": "Started", "message": "ok", "lastTimestamp": "2026-11-21T10:00:00Z"}
+        at_s = calendar.timegm((2026, 11, 21, 10, 0, 0))
+        local = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
         api["/api/v1/namespaces/default/events"] = {"items": [event]}
         await stage.keys.press("r")
-        await stage.shows("2026-11-21T10:00:00  Normal  Started: ok")
+        await stage.shows(f"{local}  Normal  Started: ok")
         await stage.shows("phase: Running")
 
         async def explained(*_: object) -> dict[str, Any]:
