@@ -56,6 +56,8 @@ def use(context: settings.Context, name: str | None, argv: tuple[str, ...]) -> N
     if name is None:
         known = ", ".join(which.cluster_names(context.home, which.Need.RUNNING)) or "none that runs"
         raise errors.SettingsError(f"which cluster? expected a name (there is {known}): `carico use NAME`")
+    # It stays there if it follows the name.
+    argv = argv[1:] if argv[:1] == ("--",) else argv
     paths, found = state.running(context.home, name)
     shell = context.environ.get("SHELL") or "/bin/sh"
     if not argv:

@@ -114,9 +114,11 @@ def test_use_becomes_a_command_or_a_shell_that_means_the_cluster_and_writes_noth
     before = set(home.rglob("*"))
     with folders.acquire(folders.Paths(home / "shop-2")), folders.acquire(folders.Paths(home / "shop-10")):
         command, shell, unknown = use("shop-2", "sh", "-c", shown), use("shop-10"), use("shop-10", "no-such-command")
+        after_dashes = use("shop-2", "--", "echo", "--", "-n")
         ended, mistyped, without = use("old"), use("shop-22"), use()
     assert command.stdout.splitlines()[0] == f"shop-2 nats://x:1 {home}/shop-2/kubeconfig"
     assert command.returncode == 7 and command.stderr == ""
+    assert (after_dashes.stdout, after_dashes.stderr) == ("-- -n\n", "")
     # SIGPIPE, the 13th, is ignored by Python, but not by the command.
     assert not int(command.stdout.split()[-1], 16) & 1 << 12
     assert shell.stdout.strip() == str(home)
