@@ -223,7 +223,7 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(pair: 
         (("demo", "--nodes", "kwok"), "there is nothing to measure"),
         (("status", "--name", "nobody"), "no cluster named 'nobody'"),
         (("env",), "no cluster runs on this machine"),
-        (("down", "--name", "nobody"), "start one with `carico up`"),
+        (("down", "--name", "nobody"), "start it with `carico up --name nobody`"),
     ],
 )
 def test_wrong_arguments_give_one_line_and_exit_code_2(

@@ -93,7 +93,7 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
         return Paths(home_path / name)
     existing = cluster_names(home_path)
     if not existing:
-        raise errors.SettingsError(f"no cluster named {name!r}: there is none: start one with `carico up`")
+        raise errors.SettingsError(f"no cluster named {name!r}: there is none: start it with `carico up --name {name}`")
     near = "".join(f"; did you mean {each!r}?" for each in names.nearest(name, existing, most=1))
     there = f"there {'is' if len(existing) == 1 else 'are'} {', '.join(existing)}"
     raise errors.SettingsError(f"no cluster named {name!r}: {there}{near}")
@@ -102,9 +102,9 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
 def find_logs(home_path: pathlib.Path, name: str) -> Paths:
     """Return the paths of a cluster that exists or has left logs. Raises `SettingsError` that lists the known ones.
 
-    >>> find_logs(pathlib.Path("/nowhere"), "demo")
+    >>> find_logs(pathlib.Path("/nowhere"), "x")
     Traceback (most recent call last):
-    carico_core.domain.errors.SettingsError: no cluster named 'demo': there is none: start one with `carico up`
+    carico_core.domain.errors.SettingsError: no cluster named 'x': there is none: start it with `carico up --name x`
     """
     # Only a valid cluster name: it becomes part of a path.
     if names.is_label(name) and any((home_path / name / "logs").glob("*.log")):

@@ -60,7 +60,7 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_again(
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(errors.SettingsError, match="there is none: start one"):
+    with pytest.raises(errors.SettingsError, match="there is none: start it with `carico up --name a`"):
         folders.find(tmp_path / "absent", "a")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
