@@ -23,6 +23,8 @@ PLAIN_PROGRESS_EVERY_S = 30.0
 # https://docs.kernel.org/accounting/psi.html. A desktop at rest is well below this.
 PRESSURE = pathlib.Path("/proc/pressure/cpu")
 BUSY_PERCENT = 25.0
+# How the warning begins: reports find it among a run's notes.
+BUSY = "other work keeps this machine busy"
 
 
 def obtain(wanted: plans.Options, context: settings.Context) -> dict[str, str]:
@@ -166,6 +168,6 @@ def _busy_words(pressure: str) -> str | None:
     if found is None or float(found[1]) < BUSY_PERCENT:
         return None
     return (
-        f"other work keeps this machine busy (tasks wait for a CPU {float(found[1]):.0f} % of the time): Pods "
+        f"{BUSY} (tasks wait for a CPU {float(found[1]):.0f} % of the time): Pods "
         "wait too, so they appear to cost more, fewer fit on a node, and the job takes longer"
     )

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli.clusters import starting
 from carico_cli.jobs import demo_charts
 from carico_cli.output import charts, report, words
 from carico_local.jobs import figures
@@ -80,7 +81,10 @@ def _compared(found: Report) -> str:
         for run in runs
     )
     if runs[0]["simulated"]:
-        return f"kube-scheduler would have taken {took} CPU (simulated; `carico demo --compare` runs it)."
+        said = f"kube-scheduler would have taken {took} CPU (simulated as on an idle machine; "
+        said += "`carico demo --compare` runs it)."
+        is_busy = any(note.startswith(starting.BUSY) for note in found["setting"]["notes"])
+        return said + (" This machine was busy: that cannot be compared." if is_busy else "")
     failed = sum(run["failed"] for run in runs)
     lost = f"; {failed} of its Pods failed" if failed else ""
     return f"kube-scheduler took {took} CPU (the same job on the same nodes, after it{lost})."

@@ -154,7 +154,7 @@ def short_job(report: Mapping[str, Any]) -> str | None:
     missed = any(targets[name]["verdict"] == "missed" for name in ("pod_ratio", "job_ratio"))
     if not missed or targets["bound_s"] >= SHORT_JOB_S:
         return None
-    return f"the targets are for jobs of at least a minute; this one's bound is {targets['bound_s']:.0f} s"
+    return f"the targets are for jobs of at least a minute; this one's reference is {targets['bound_s']:.0f} s"
 
 
 def setting_work(setting: facts.Setting, pod: facts.PodFacts) -> float:

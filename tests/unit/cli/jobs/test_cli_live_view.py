@@ -12,6 +12,7 @@ import pytest
 from rich import console
 
 from carico_cli import application
+from carico_cli.clusters import starting
 from carico_cli.jobs import demo_page, live_view
 from carico_cli.live import capacity_list, signals
 from carico_cli.shell import exits, settings
@@ -199,6 +200,10 @@ def test_the_page_begins_with_the_result_and_kube_scheduler_and_folds_the_rest(l
     assert before.index('class="result"') < before.index("<svg"), "the result, then one picture"
     assert before.count("<svg") == 1
     assert "kube-scheduler would have taken 12.5 s with 9.75 s a Pod if each requests 500m CPU (simulated" in before
+    assert "cannot be compared" not in page
+    notes = [starting._busy_words("some avg10=88.00 avg60=20.00 avg300=9.00 total=1\n")]
+    busy = demo_page.page({**report, "setting": {**report["setting"], "notes": notes}})
+    assert "as on an idle machine; `carico demo --compare` runs it). This machine was busy: that cannot be" in busy
     assert "23 November 2026" in before and "CARICO 0.1.0; `carico demo --pods 3`" in before
     assert "kube-scheduler, 500m 12 s" in before and "kube-scheduler, 100m" not in before
     assert page.count("<details>") == 2 and "details:not([open]) { display: none }" in page

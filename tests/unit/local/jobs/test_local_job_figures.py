@@ -153,7 +153,7 @@ def test_a_job_that_lost_a_pod_has_met_nothing() -> None:
     ("mean_work_s", "end_s", "said"),
     [
         (5.0, 6.0, None),
-        (5.0, 30.0, "the targets are for jobs of at least a minute; this one's bound is 8 s"),
+        (5.0, 30.0, "the targets are for jobs of at least a minute; this one's reference is 8 s"),
         (60.0, 300.0, None),
     ],
 )
