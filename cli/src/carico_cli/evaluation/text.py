@@ -33,6 +33,10 @@ def text(found: Json) -> str:
 
 def result(found: Json) -> str:
     """Return what CARICO and kube-scheduler took, in two sentences; what ran where CARICO did not."""
+    judged = [each for each in found["shapes"] if each["reproduced"] is not None]
+    if judged and not found["scenarios"]:
+        reproduced = sum(each["reproduced"] for each in judged)
+        return f"The twin reproduces {reproduced} of {amounts.plural(len(judged), 'published finding')}."
     ours, kube, where = compared(found)
     if ours is None:
         count = len(found["scenarios"])

@@ -231,6 +231,8 @@ def test_use_over_time_is_judged_by_when_it_is_full_and_how_it_varies() -> None:
                 if each.says.startswith("pi-1000") and "figure 5.7" in each.says}  # fmt: skip
     assert set(verdicts.values()) == {True}
     assert len(verdicts) == 5
+    read = " ".join(each.detail for each in shapes.judge({}, used))
+    assert "kube-100m time until 95% of the CPU is in use 0.0 s" in read and "full_s" not in read
 
 
 def test_ablation_changes_one_thing_at_a_time_and_ratios_are_against_the_default() -> None:
@@ -263,6 +265,11 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     assert f"CARICO ({contenders.DEFAULT})" in before
     assert text.result(document) in before
     assert "without CARICO's default" in text.result(document | {"default": "absent"})
+    # Of a calibration alone.
+    verdicts = [{"reproduced": each} for each in (True, False, None, True)]
+    assert text.result(document | {"scenarios": {}, "shapes": verdicts}) == (
+        "The twin reproduces 2 of 3 published findings."
+    )
     assert "footprint" in page.page(results.document(study.Selection(plan=SMALL, seeds=1), []))
 
 

@@ -65,7 +65,8 @@ class _Look:
         name = self._mode if contender == published.CARICO else contender
         series = self._used.get((plan, name))
         value = math.nan if series is None else _use(series, resource, what)
-        label = f"{('CPU', 'memory')[resource]} in use, {what}"
+        of = ("CPU", "memory")[resource]
+        label = f"time until {_FULL:.0%} of the {of} is in use" if what == "full_s" else f"{of} in use, {what}"
         return self._shown(plan, name, label, value, " s" if what == "full_s" else "")
 
     def _note(
