@@ -19,12 +19,15 @@ from carico_local.jobs import job_labels
 SHOWN = 20
 # Above this ratio of its time to its work alone, a Pod is called slow.
 _SLOW = 1.5
+_FAILED = "Failed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     """One Pod's times, in Unix seconds; None: not reached, or not known."""
 
+    namespace: str
+    name: str
     phase: str
     node: str | None
     created_s: float
@@ -38,6 +41,7 @@ class _Times:
 def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dict[str, Any]:
     """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now."""
     found = [_times(pod) for pod in pods]
+    failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
     last_s = max((end for end in ends if end is not None), default=now_s) if all(ends) else now_s
     spans: dict[str, list[float]] = {"waiting": [], "starting": [], "running": []}
@@ -55,6 +59,7 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
         "job": name,
         "pods": len(found),
         "phases": dict(collections.Counter(each.phase for each in found)),
+        "failed_pod": None if failed is None else {"namespace": failed.namespace, "pod": failed.name},
         "ended": all(ends),
         "job_s": round(last_s - min(each.created_s for each in found), 1),
         "spans": {what: _spread(values) for what, values in spans.items()},
@@ -68,6 +73,7 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(found["phases"].items()))
     took = f"{'in' if found['ended'] else 'so far'} {found['job_s']:.1f} s"
     lines = words.paragraph(f"job {found['job']}: {amounts.plural(found['pods'], 'Pod')} ({phases}), {took}", "")
+    lines += _of_failed(found, at)
     lines += words.paragraph(_verdict(found, at))
     total_s = sum(each["total_s"] for each in found["spans"].values()) or 1.0
     rows = [
@@ -91,6 +97,17 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
 
 
 _SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
+
+
+def _of_failed(found: Mapping[str, Any], at: addresses.Address) -> list[str]:
+    """Return what shows why a Pod failed; empty where none did."""
+    one = found["failed_pod"]
+    if one is None:
+        return []
+    count = amounts.plural(found["phases"][_FAILED], "Pod")
+    key = one["pod"] if one["namespace"] == "default" else f"{one['pod']} -n {one['namespace']}"
+    why = f"`{at.kubectl} logs {key}` shows the output of one, `{at.carico(f'explain {key}')}` why it ended"
+    return words.paragraph(f"{count} failed: {why}")
 
 
 def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
@@ -119,7 +136,7 @@ def _node(node: str, found: Sequence[_Times], now_s: float) -> dict[str, Any]:
     return {
         "node": node,
         "pods": len(own),
-        "failed": sum(each.phase == "Failed" for each in own),
+        "failed": sum(each.phase == _FAILED for each in own),
         "starting_s": round(statistics.fmean(starting), 2) if starting else None,
         "running_s": round(statistics.fmean([max(took, 0.0) for took, _ in running]), 2) if running else None,
         "slowness": round(statistics.fmean(slowness), 2) if slowness else None,
@@ -145,6 +162,8 @@ def _times(pod: Mapping[str, Any]) -> _Times:
     started_s, ended_s = _process(status)
     work = str((metadata.get("annotations") or {}).get(job_labels.WORK_ANNOTATION) or "").removesuffix("s")
     return _Times(
+        namespace=str(metadata.get("namespace") or "default"),
+        name=str(metadata["name"]),
         phase=str(status.get("phase") or "Pending"),
         node=(pod.get("spec") or {}).get("nodeName"),
         created_s=created_s,

@@ -91,6 +91,16 @@ def test_the_verdict_names_what_took_most(pods: list[dict[str, Any]], verdict: s
     assert max(map(len, text.splitlines())) <= words.WIDTH
 
 
+def test_a_job_with_a_pod_that_failed_begins_with_it() -> None:
+    pods = [pod("n", started=0, ended=6), pod("n", started=0, ended=6, phase="Failed")]
+    pods[1]["metadata"] |= {"name": "b", "namespace": "shop"}
+    text = job_text.text(job_text.answer("first", pods, now_s=AT_S + 900))
+    _, first, *_ = text.splitlines()
+    assert first.startswith("  1 Pod failed: `kubectl logs b -n shop` shows the output of one, `carico")
+    assert "`carico explain b -n shop` why it ended its Pods mostly ran" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= words.WIDTH
+
+
 def test_the_times_of_our_workloads_are_exact() -> None:
     found = pod("n", started=1, ended=3)
     message = {"workload": "pi", "started_ns": int((AT_S + 1.5) * 1e9), "finished_ns": int((AT_S + 2.25) * 1e9)}
