@@ -127,4 +127,4 @@ def _of_pods(answer: Row, shown: int | None) -> list[str]:
     said = [f"{count} of {name}" for name, count in list(answer["pods_by_class"].items())[:shown]]
     if answer["baseline_pods"]:
         said.append(f"{answer['baseline_pods']} of the node's own (DaemonSets, static Pods)")
-    return ["", *words.paragraph(f"running: {', '.join(said)}", "")] if said else []
+    return ["", *words.paragraph(f"placed there: {', '.join(said)}", "")] if said else []

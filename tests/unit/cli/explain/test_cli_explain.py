@@ -577,7 +577,7 @@ async def test_a_node_is_explained_by_dimension_limit_and_class() -> None:
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
     assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
     assert "reserved: 1 Pod: default/placed" in text
-    for word in ("DIMENSION", "temporary limit: 6 more", "image/default/pi", "running: 1 of image/default/pi"):
+    for word in ("DIMENSION", "temporary limit: 6 more", "image/default/pi", "placed there: 1 of image/default/pi"):
         assert word in text, text
     for amount in ("2.00 tasks", "8.0 GB", "50.0 MB", "cpu 1.50 tasks, memory 10.0 MB"):
         assert amount in text, text
