@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
@@ -267,7 +267,9 @@ async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> 
 
     async def echo(payload: bytes) -> bytes:
         if payload == b"wrong":
-            raise errors.CaricoError("got wrong, expected right")
+            raise serving.BadQuestion("got wrong, expected right")
+        if payload == b"early":
+            raise errors.CaricoError("got early, expected later")
         return b"echo " + payload
 
     spec = buses.ServiceSpec(name="carico-agent", description="test", endpoints={"state.get": echo}, node="n1")
@@ -276,6 +278,11 @@ async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> 
     assert await client.request(subject, b"hello", timeout_s=WAIT_S) == b"echo hello"
     with pytest.raises(errors.BusError, match="expected right"):
         await client.request(subject, b"wrong", timeout_s=WAIT_S)
+    # It was not the service's mistake.
+    ((_, stats),) = await client.service_stats("carico-agent", within_s=1.0)
+    assert [each["num_errors"] for each in orjson.loads(stats)["endpoints"]] == [0]
+    with pytest.raises(errors.BusError, match="expected later"):
+        await client.request(subject, b"early", timeout_s=WAIT_S)
     await handle.close()
     with pytest.raises(errors.BusUnavailable):
         await client.request(subject, b"hello", timeout_s=WAIT_S)

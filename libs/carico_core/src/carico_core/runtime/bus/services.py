@@ -10,7 +10,7 @@ from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_server
+from carico_core.runtime.bus import nats_server, serving
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 
@@ -65,8 +65,11 @@ def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.mi
     async def on_request(request: Request) -> None:
         try:
             payload = await answer(request.data)
+        except serving.BadQuestion as error:
+            # A raised error counts in the service's statistics, an answered one does not: the mistake is the asker's.
+            await request.respond_error("400", str(error))
+            return
         except errors.CaricoError as error:
-            # A raised error counts in the service's statistics, an answered one does not.
             raise ServiceError("400", str(error)) from error
         try:
             await request.respond(payload)
