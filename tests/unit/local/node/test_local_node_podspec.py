@@ -45,7 +45,8 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"container": {"command": None}}, "container 'c' has no command"),
+        ({"container": {"command": None, "args": None}}, "container 'c' has no command (emulated nodes pull no"),
+        ({"container": {"command": None, "args": ["a"]}}, "`kubectl run` takes a command after `--command --` ("),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}}, "'E'"),
         ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe of container 'c' is not httpGet"),

@@ -137,7 +137,10 @@ def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
     """
     name = item["name"]
     if not item.get("command"):
-        yield f"container {name!r} has no command (emulated nodes pull no images, so its entrypoint is unknown)"
+        # `kubectl run NAME --image IMAGE -- COMMAND` makes it arguments of the entrypoint.
+        meant = ", only arguments: `kubectl run` takes a command after `--command --`" if item.get("args") else ""
+        why = "emulated nodes pull no images, so its entrypoint is unknown"
+        yield f"container {name!r} has no command{meant} ({why})"
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         field = (source.get("fieldRef") or {}).get("fieldPath")
