@@ -153,8 +153,10 @@ def _measured(shell: carico_command.Shell) -> bool:
     nodes, pods = (json.loads(table)["items"] for table in tables)
     if len(nodes) < 2 or len(pods) < 2:
         return False
-    top = _kubectl(shell, "top", "nodes").splitlines()
-    return len(top) == 3 and all(line.split()[1].endswith("m") for line in top[1:])
+    of_nodes, of_pods = (_kubectl(shell, "top", kind).splitlines()[1:] for kind in ("nodes", "pods"))
+    return (
+        len(of_nodes) == 2 and len(of_pods) >= 2 and all(line.split()[1].endswith("m") for line in of_nodes + of_pods)
+    )
 
 
 def _running(shell: carico_command.Shell) -> int:
