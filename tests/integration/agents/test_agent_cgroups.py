@@ -128,7 +128,7 @@ def test_paced_pods_read_as_the_published_node(
     for _ in range(pods):
         processes.start(PACED, node)
     time.sleep(SETTLE_S)
-    wanted = sources.Wanted(scope=sources.Scope.CGROUP, cgroup=node.path, cores=4.0, core_scale=0.125)
+    wanted = sources.Wanted(scope=sources.Scope.CGROUP, cgroup=node.path, cores=4.0, scale=0.125)
 
     def good(found: dict[str, float]) -> bool:
         close = abs(found["cpu.utilisation"] - utilisation) < 0.15
@@ -178,7 +178,7 @@ def test_process_accounting_sees_what_descendants_use(processes: Processes) -> N
     for _ in range(2):
         processes.start(PACED)
     time.sleep(SETTLE_S)
-    wanted = sources.Wanted(scope=sources.Scope.PROCESS, root_pid=os.getpid(), cores=4.0, core_scale=0.125)
+    wanted = sources.Wanted(scope=sources.Scope.PROCESS, root_pid=os.getpid(), cores=4.0, scale=0.125)
 
     def good(found: dict[str, float]) -> bool:
         return abs(found["cpu.utilisation"] - 0.5) < 0.2

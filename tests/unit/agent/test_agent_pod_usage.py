@@ -45,7 +45,7 @@ class Node:
     """Pods that use what the test says, read as the agent reads them."""
 
     def __init__(self, *, scale: float = 1.0) -> None:
-        self.usage = PodUsage(core_scale=scale)
+        self.usage = PodUsage(scale=scale)
         self.classes: dict[str, str] = {}
         self.cores: dict[str, float] = {}
         self.used_s: dict[str, float] = collections.defaultdict(float)
@@ -89,11 +89,13 @@ def test_a_pod_of_five_seconds_is_measured() -> None:
     assert (found.pods, found.running, found.pod_means) == (1, 0, {place: 1.0})
 
 
-def test_a_core_of_an_emulated_node_is_a_part_of_a_real_one() -> None:
+def test_cores_and_bytes_of_an_emulated_node_are_parts_of_real_ones() -> None:
+    """Limits and requests of its Pods are in these, too."""
     node = Node(scale=0.125)
-    node.run("a", cores=0.125)
+    node.run("a", cores=0.125, mib=10.0)
     node.seconds(3)
-    assert node.report()[PI].peaks["cpu"] == pytest.approx(1.0)
+    assert node.report()[PI].peaks == {"cpu": pytest.approx(1.0), "memory": 80 * MIB}
+    assert node.usage.loads()["a"].memory_bytes == 80 * MIB
 
 
 def test_reports_add_up() -> None:
@@ -448,7 +450,7 @@ def test_the_load_of_a_pod_is_its_mean_since_the_last_report() -> None:
     node.seconds(3)
     load = node.usage.loads()["a"]
     assert load.cores == pytest.approx(0.5)
-    assert (load.pod_class, load.waiting, load.memory_bytes) == (PI, 0.0, 7.0 * MIB)
+    assert (load.pod_class, load.waiting, load.memory_bytes) == (PI, 0.0, 14.0 * MIB)
     node.cores["a"] = 0.5
     node.seconds(4)
     assert node.usage.loads()["a"].cores == pytest.approx(1.0)

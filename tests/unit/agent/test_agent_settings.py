@@ -24,7 +24,7 @@ def test_an_emulated_node() -> None:
     )
     wanted = chosen.wanted()
     assert (wanted.scope, wanted.cgroup) == (sources.Scope.CGROUP, "carico-demo/node-1")
-    assert (wanted.cores, wanted.core_scale, wanted.memory_bytes) == (4.0, 0.125, 1e9)
+    assert (wanted.cores, wanted.scale, wanted.memory_bytes) == (4.0, 0.125, 1e9)
     assert chosen.bus.url == "nats://127.0.0.1:1"
 
 

@@ -269,7 +269,7 @@ def _usage_reports(parts: Parts) -> usage_reports.UsageReports | None:
         # Without classes all Pods are of one, and what they use together recommends nothing.
         return None
     return usage_reports.UsageReports(
-        node=parts.settings.node, boot=parts.boot, core_scale=parts.settings.scale, classes=parts.classes,
+        node=parts.settings.node, boot=parts.boot, scale=parts.settings.scale, classes=parts.classes,
         ledger=parts.ledger, clock=parts.clock,
     )  # fmt: skip
 

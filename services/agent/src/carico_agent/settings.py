@@ -66,8 +66,8 @@ class AgentSettings:
     )
     scale: float = setting(
         1.0,
-        help="real CPUs per core of an emulated node",
-        unit="CPUs",
+        help="real CPUs and memory of an emulated node, as a share of those that it has",
+        unit="share",
         minimum=0.001,
         maximum=1.0,
         why="1: a real node",
@@ -207,7 +207,7 @@ class AgentSettings:
             dims=self.dims,
             cgroup=self.cgroup,
             cores=self.cores,
-            core_scale=self.scale,
+            scale=self.scale,
             memory_bytes=self.memory_bytes,
             root_pid=self.root_pid,
             network_interface=self.network_interface,

@@ -79,8 +79,8 @@ def test_a_node_reads_the_same_on_every_layout_with_psi(tmp_path: pathlib.Path, 
     proc, roots = machine(tmp_path, layout)
     node(roots)
     clock = clocks.FakeClock()
-    found = sources.open_panel(wanted(proc, cores=4.0, core_scale=0.125), clock=clock)
-    assert found.facts.scale == (8.0, 1000.0)
+    found = sources.open_panel(wanted(proc, cores=4.0, scale=0.125), clock=clock)
+    assert found.facts.scale == (8.0, 1000.0 / 0.125)
     assert (found.facts.source, found.facts.notes) == (f"cgroup-{layout}", ())
     assert found.read() is None
     clock.advance(0.2)
@@ -97,10 +97,10 @@ def test_a_node_as_linux_6_1_shows_it_on_v2_alone(tmp_path: pathlib.Path) -> Non
     (tmp_path / "mounts").write_text(f"none {root} cgroup2 rw,relatime,nsdelegate,memory_recursiveprot 0 0\n")
     (tmp_path / "meminfo").write_text("MemTotal: 8000000 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 1 kB\n")
     clock = clocks.FakeClock()
-    node = sources.Wanted(scope=sources.Scope.CGROUP, cgroup="node", proc=tmp_path, core_scale=0.125)
+    node = sources.Wanted(scope=sources.Scope.CGROUP, cgroup="node", proc=tmp_path, scale=0.125)
     found = sources.open_panel(node, clock=clock)
     assert (found.facts.source, found.facts.notes) == ("cgroup-v2", ())
-    assert found.facts.scale == (8.0, float(64 * 2**20))
+    assert found.facts.scale == (8.0, 64 * 2**20 / 0.125)
     found.read()
     pod = root / "node" / f"pod{UID}"
     # Seconds in which the Pod ran for its fifth of a CPU and was held back for the rest by its own limit. What is
@@ -130,7 +130,7 @@ def test_without_psi_utilisation_stands_alone_with_half_the_scale_and_a_note(tmp
     proc, roots = machine(tmp_path, "v1")
     node(roots)
     clock = clocks.FakeClock()
-    found = sources.open_panel(wanted(proc, cores=4.0, core_scale=0.125), clock=clock)
+    found = sources.open_panel(wanted(proc, cores=4.0, scale=0.125), clock=clock)
     assert found.facts.scale[0] == 4.0, "a share of 1 is one task a core where waiting tasks are not seen"
     assert "only utilisation" in found.facts.notes[0]
     found.read()

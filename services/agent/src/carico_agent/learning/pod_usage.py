@@ -94,10 +94,10 @@ TemplateOf = Callable[[str], usage.Template | None]
 
 
 class PodUsage:
-    """Follows the Pods of a node. `core_scale`: real CPUs per core of the node."""
+    """Follows the Pods of a node. `scale`: real CPUs and memory of the node, as a share of those that it has."""
 
-    def __init__(self, *, core_scale: float = 1.0) -> None:
-        self._core_scale = core_scale
+    def __init__(self, *, scale: float = 1.0) -> None:
+        self._scale = scale
         self._pods: dict[str, _Pod] = {}
         self._ended: dict[str, _Pod] = {}
         # Those that have not been reported for longest first.
@@ -168,13 +168,13 @@ class PodUsage:
             pod.first_s, pod.due_s = now_s, now_s + READ_LEAST_S
             pod.mean_from, pod.mean_from_s = found, now_s
             pod.reported, pod.reported_s = found, now_s
-            pod.tally.peaks[MEMORY] = max(found.memory_bytes, pod.tally.peaks.get(MEMORY, 0.0))
+            pod.tally.peaks[MEMORY] = max(found.memory_bytes / self._scale, pod.tally.peaks.get(MEMORY, 0.0))
         elif now_s - last_s < _INTERVAL_LEAST_S:
             return
         else:
             elapsed_s = now_s - last_s
-            pod.tally.note(CPU, (found.cpu_s - last.cpu_s) / elapsed_s / self._core_scale, elapsed_s)
-            pod.tally.note(MEMORY, found.memory_bytes, elapsed_s)
+            pod.tally.note(CPU, (found.cpu_s - last.cpu_s) / elapsed_s / self._scale, elapsed_s)
+            pod.tally.note(MEMORY, found.memory_bytes / self._scale, elapsed_s)
         pod.last, pod.last_s = found, now_s
         if now_s - pod.mean_from_s >= (MEAN_EVERY_S if pod.has_mean else MEAN_AFTER_S):
             self._note_mean(pod)
@@ -241,7 +241,7 @@ class PodUsage:
             load = self._load_since(pod) if pod.load is None else pod.load
             if load is not None and pod.last is not None:
                 name = messages.ANY_CLASS if pod.pod_class is None else pod.pod_class
-                found[uid] = pod_telemetry.PodLoad(name, *load, pod.last.memory_bytes)
+                found[uid] = pod_telemetry.PodLoad(name, *load, pod.last.memory_bytes / self._scale)
         return found
 
     def put_back(self, found: Mapping[str, usage.ClassUsage]) -> None:
@@ -288,11 +288,11 @@ class PodUsage:
             # Without a name: the runtime's own, an init container, or the id has not arrived yet.
             if name is None:
                 continue
-            pod.tally.add_to_container(name, {}, {MEMORY: each.memory_bytes})
+            pod.tally.add_to_container(name, {}, {MEMORY: each.memory_bytes / self._scale})
             last, last_s = before.get(folder, (each, now_s))
             elapsed_s = now_s - last_s
             if elapsed_s >= _INTERVAL_LEAST_S and each.cpu_s >= last.cpu_s:
-                cores = (each.cpu_s - last.cpu_s) / elapsed_s / self._core_scale
+                cores = (each.cpu_s - last.cpu_s) / elapsed_s / self._scale
                 pod.tally.add_to_container(name, {distribution.bucket(CPU, cores): elapsed_s}, {CPU: cores})
 
     def _end(self, uid: str, now_s: float) -> None:
@@ -319,11 +319,11 @@ class PodUsage:
         if last.waiting_s is not None and before.waiting_s is not None:
             # Throttled time is counted late, and the files are read one after the other.
             waiting = min(max((last.waiting_s - before.waiting_s) / elapsed_s, 0.0), 1.0)
-        return (last.cpu_s - before.cpu_s) / elapsed_s / self._core_scale, waiting
+        return (last.cpu_s - before.cpu_s) / elapsed_s / self._scale, waiting
 
     def _note_mean(self, pod: _Pod) -> None:
         if pod.mean_from is None or pod.last is None or pod.last_s - pod.mean_from_s < READ_LEAST_S / 2.0:
             return
-        mean = (pod.last.cpu_s - pod.mean_from.cpu_s) / (pod.last_s - pod.mean_from_s) / self._core_scale
+        mean = (pod.last.cpu_s - pod.mean_from.cpu_s) / (pod.last_s - pod.mean_from_s) / self._scale
         pod.tally.pod_means[distribution.bucket(CPU, mean)] += 1
         pod.has_mean, pod.mean_from, pod.mean_from_s = True, pod.last, pod.last_s

@@ -19,13 +19,13 @@ class UsageReports:
     """What the next reports contain."""
 
     def __init__(
-        self, *, node: str, boot: str, core_scale: float, classes: ports.PodClasses, ledger: ports.PodLedger,
+        self, *, node: str, boot: str, scale: float, classes: ports.PodClasses, ledger: ports.PodLedger,
         clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._classes = classes
         self._ledger = ledger
         self._clock = clock
-        self._pods = pod_usage.PodUsage(core_scale=core_scale)
+        self._pods = pod_usage.PodUsage(scale=scale)
         self._stamps = advertisement.Stamps(node=node, boot=boot, wall_ns=clock.wall_ns)
         self._usage_reported_s = self._loads_reported_s = clock.monotonic_s()
         self._on_usage: Callable[[], None] = _nothing

@@ -34,8 +34,8 @@ class Wanted:
     dims: tuple[str, ...] = ("cpu", "memory")
     cgroup: str = ""
     cores: float | None = None
-    # Real CPUs per core of an emulated node; 1 for a real one.
-    core_scale: float = 1.0
+    # Real CPUs and memory of an emulated node, as a share of those that it has; 1 for a real one.
+    scale: float = 1.0
     memory_bytes: float | None = None
     root_pid: int | None = None
     network_interface: str = ""
@@ -130,7 +130,7 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
     lineage = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
     group = lineage[0]
-    most_cores = None if wanted.cores is None else wanted.cores * wanted.core_scale
+    most_cores = None if wanted.cores is None else wanted.cores * wanted.scale
     utilisation = cpu_time.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
     cpu = cpus.Cpu(
         utilisation,
@@ -149,14 +149,14 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         """Return what the settings leave to the cgroup."""
         return (
             wanted.cores or utilisation.bound()[0],
-            wanted.memory_bytes or working_set.bound(lineage, host_bytes=host_bytes)[0],
+            (wanted.memory_bytes or working_set.bound(lineage, host_bytes=host_bytes)[0]) / wanted.scale,
         )
 
     return _panel(
         wanted,
         cpu,
         working_set.CgroupMemory(holder, limit_bytes=memory_bytes),
-        cores=wanted.cores or utilisation.cores / wanted.core_scale,
+        cores=wanted.cores or utilisation.cores / wanted.scale,
         memory_bytes=memory_bytes,
         source=f"cgroup-{group.layout}",
         further=_further(wanted, clock, notes, group=group),
@@ -171,7 +171,7 @@ def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> p
     noted = list(notes)
     table = process_accounting.ProcessTable(wanted.root_pid, clock=clock, proc=wanted.proc)
     cores = wanted.cores or float(os.cpu_count() or 1)
-    utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.core_scale, clock=clock)
+    utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.scale, clock=clock)
     waiting = process_accounting.ProcessPressure(table, utilisation, cores=cores, clock=clock)
     memory_bytes = wanted.memory_bytes or meminfo.total_bytes(wanted.proc)
     return _panel(
@@ -198,7 +198,7 @@ def _panel(
     notes: list[str],
     size: Callable[[], panel.Size] | None = None,
 ) -> panel.Panel:
-    full = {"cpu": cpu.tasks_per_core * cores, "memory": memory_bytes}
+    full = {"cpu": cpu.tasks_per_core * cores, "memory": memory_bytes / wanted.scale}
     full |= {dim: gauge.full for dim, gauge in further.items()}
     facts = panel.Facts(
         dims=wanted.dims,
