@@ -121,9 +121,12 @@ def test_the_two_kinds_of_pods_are_named() -> None:
     [
         ({}, Confidence.HIGH), ({"nodes": 1}, Confidence.MEDIUM), ({"age_s": 600.0}, Confidence.MEDIUM),
         ({"pods": 29}, Confidence.MEDIUM), ({"pods": 4}, Confidence.LOW), ({"measured_s": 59.0}, Confidence.LOW),
+        ({"pod_means": weights([])}, Confidence.LOW),
     ],
 )  # fmt: skip
-def test_confidence_counts_pods_nodes_and_time(changed: dict[str, Any], expected: recommendation.Confidence) -> None:
+def test_confidence_counts_pods_their_means_nodes_and_time(
+    changed: dict[str, Any], expected: recommendation.Confidence
+) -> None:
     assert recommendation.confidence(measured(**changed)) is expected
 
 

@@ -32,7 +32,11 @@ class NodeSettings:
         4.0, help="emulated cores", unit="cores", minimum=0.1, why="a worker of the published cluster"
     )
     scale: float = settings.setting(
-        0.125, help="real CPUs and memory, as a share of the emulated ones", minimum=0.005, maximum=1.0, why="three nodes on 2 CPUs"
+        0.125,
+        help="real CPUs and memory, as a share of the emulated ones",
+        minimum=0.005,
+        maximum=1.0,
+        why="three nodes on 2 CPUs",
     )
     memory_bytes: int = settings.setting(
         2**30, help="memory limit that is enforced: the node's memory x scale", unit="bytes", minimum=2**24

@@ -160,9 +160,9 @@ def confidence(measured: Measured) -> Confidence:
     """Return how sure a recommendation is.
 
     High: 30 Pods (the interval of a 95th percentile is then .87 to 1), 2 nodes and a day, as usage follows the time of
-    day. Medium: 5 Pods and a minute.
+    day. Medium: 5 Pods, a minute, and means of Pods, without which it is not known whether they are of two kinds.
     """
-    if measured.pods < MEDIUM_PODS or measured.measured_s < MEDIUM_S:
+    if measured.pods < MEDIUM_PODS or measured.measured_s < MEDIUM_S or not measured.pod_means.any():
         return Confidence.LOW
     is_high = measured.pods >= 30 and measured.nodes >= 2 and measured.age_s >= 24 * 3600.0
     return Confidence.HIGH if is_high else Confidence.MEDIUM

@@ -43,12 +43,13 @@ def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset(
     )
 
 
-def has_failed(status: Mapping[str, Any]) -> bool:
+def has_failed(status: Mapping[str, Any], *, is_leaving: bool) -> bool:
     """Return whether a Pod has failed, or a container of it ran out of memory, now or before its last restart.
 
-    Raises `ValueError` with the path of the bad field.
+    is_leaving: whether it is being deleted: a program that is told to end has failed for Kubernetes where it does not
+    end with 0. Raises `ValueError` with the path of the bad field.
     """
-    if fields.optional(status, "phase", "status.") == "Failed":
+    if not is_leaving and fields.optional(status, "phase", "status.") == "Failed":
         return True
     if not status.get("containerStatuses") and not status.get("initContainerStatuses"):
         return False
