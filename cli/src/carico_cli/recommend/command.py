@@ -13,7 +13,7 @@ from carico_cli.clusters import which
 from carico_cli.live import addresses
 from carico_cli.output import formats
 from carico_cli.recommend import asking, choosing, contradictions, manifests, text
-from carico_cli.shell import settings
+from carico_cli.shell import options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
@@ -41,11 +41,11 @@ class Form(enum.StrEnum):
 @click.option("--namespace", "-n", help="Classes of this namespace only (default: all).")
 @click.option("--class", "pod_class", help="One class by its whole name, as the table shows it.")
 @click.option(
-    "--percentile", type=click.FloatRange(0.0, 1.0, min_open=True), default=0.95, show_default=True,
+    "--percentile", type=options.FloatRange(0.0, 1.0, min_open=True), default=0.95, show_default=True,
     help="Share of the time for which the CPU request suffices, before the margin.",
 )  # fmt: skip
 @click.option(
-    "--margin", type=click.FloatRange(0.0, 10.0), default=0.15, show_default=True,
+    "--margin", type=options.FloatRange(0.0, 10.0), default=0.15, show_default=True,
     help="Safety margin, as a share of the amount; CPU is at most half of it above the highest amount seen.",
 )  # fmt: skip
 @click.option(

@@ -1,6 +1,7 @@
 """Flags that several commands share."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -36,6 +37,17 @@ class Estimators(click.Choice[str]):
             if value in estimators.GONE:
                 self.fail(f"{value!r} was removed: {estimators.GONE[value]}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class FloatRange(click.FloatRange):
+    """A number within bounds. Of click's own, NaN is within all: every comparison with it is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"got {value!r}, expected a number", param, ctx)
+        return found
 
 
 class NodesOption(click.ParamType[tuple[str, int | None]]):

@@ -66,6 +66,16 @@ def test_every_option_says_what_it_is_and_what_holds_without_it() -> None:
     assert seen > 80
 
 
+def test_what_is_no_number_is_within_no_bounds() -> None:
+    seen = 0
+    for _, option in every_option():
+        if isinstance(option.type, click.FloatRange):
+            seen += 1
+            with pytest.raises(click.BadParameter, match="got 'nan', expected a number"):
+                option.type("nan", option)
+    assert seen >= 2
+
+
 def test_what_is_asked_for_most_is_listed_first() -> None:
     listed = [option.name for name, option in every_option() if name == "carico up"]
     assert listed[:2] == ["name", "nodes"]
