@@ -13,7 +13,7 @@ from carico_cli.clusters import which
 from carico_cli.live import addresses
 from carico_cli.output import formats
 from carico_cli.recommend import asking, choosing, contradictions, manifests, text
-from carico_cli.shell import options, settings
+from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
@@ -63,7 +63,7 @@ class Form(enum.StrEnum):
 def command(
     context: settings.Context, /, workload: str | None, namespace: str | None, pod_class: str | None,
     percentile: float, margin: float, plot: pathlib.Path | None, force: bool, output: str, as_json: bool, **place: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Show requests and limits for what Pods really use: of all classes, of one, or of WORKLOAD (NAME, KIND/NAME)."""
     if workload is not None and pod_class is not None:
         raise errors.SettingsError(f"{workload} and --class: got both, expected one of them")
@@ -93,24 +93,35 @@ def command(
             formats.say("\n---\n".join(manifests.yaml_text(row) for row in rows))
         case Form.PATCH:
             has = functools.partial(asking.exists, at, context.environ)
-            formats.say(_patches(rows, forced=force, exists=has, kubectl=at.kubectl))
+            return _say_patches(rows, forced=force, exists=has, kubectl=at.kubectl)
         case Form.TABLE:
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
             formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+    return 0
 
 
-def _patches(rows: Sequence[Row], *, forced: bool, exists: Exists, kubectl: str) -> str:
-    """Return the commands that patch all classes. Raises `SettingsError` if one cannot be patched: all or none."""
+def _say_patches(rows: Sequence[Row], *, forced: bool, exists: Exists, kubectl: str) -> int:
+    """Print the commands that patch the classes, and which cannot be patched. Return the exit code.
+
+    Raises `SettingsError` if the only one cannot be patched.
+    """
 
     def is_cron_job(row: Row) -> bool:
         one = choosing.parse(row["class"])
         path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
         return one.kind == "Job" and exists(path) is True
 
-    return "\n".join(
-        manifests.patch_text(row, forced=forced, is_cron_job=is_cron_job(row), kubectl=kubectl) for row in rows
-    )
+    code = 0
+    for row in rows:
+        try:
+            formats.say(manifests.patch_text(row, forced=forced, is_cron_job=is_cron_job(row), kubectl=kubectl))
+        except errors.SettingsError as error:
+            if len(rows) == 1:
+                raise
+            formats.say(f"carico: {formats.line(str(error))}", err=True)
+            code = exits.FAILED
+    return code
 
 
 def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:

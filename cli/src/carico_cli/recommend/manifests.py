@@ -73,10 +73,6 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool, kubectl: str = "kub
     `is_cron_job`: whether a CronJob of the class's name exists, which the name of a class does not show. `kubectl`: how
     it is run on the cluster.
     """
-    doubts = [*(FLAGS[flag] for flag in row["flags"]), *row["contradicts"]]
-    if doubts and not forced:
-        why = "; ".join(doubts)
-        raise errors.SettingsError(f"{row['class']}: {why}. --force writes the patch all the same")
     one = choosing.parse(row["class"])
     if one.kind == "Job" and not is_cron_job:
         raise errors.SettingsError(
@@ -88,6 +84,10 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool, kubectl: str = "kub
         raise errors.SettingsError(
             f"{row['class']}: no known owner with a Pod template: put `-o yaml` into what creates the Pods"
         )
+    doubts = [*(FLAGS[flag] for flag in row["flags"]), *row["contradicts"]]
+    if doubts and not forced:
+        why = "; ".join(doubts)
+        raise errors.SettingsError(f"{row['class']}: {why}. --force writes the patch all the same")
     kind, path = _TEMPLATES[one.kind]
     blocks = of_containers(row)
     body: Any = (

@@ -146,6 +146,8 @@ def test_several_containers_that_are_not_known_get_resources_of_the_whole_pod() 
         (row(flags=["one_pod"]), "measured on one Pod only.*--force"),
         (row("Job/default/pi"), "template of a Job cannot be changed"),
         (row("app/default/pi"), "no known owner"),
+        # --force would not help.
+        (row("app/default/pi", flags=["one_pod"]), "no known owner"),
         (row("Workflow/default/pi"), "no known owner"),
         (row(containers=[]), "no known owner"),
     ],
@@ -454,6 +456,25 @@ def test_the_output_is_what_was_asked_for(
     assert capsys.readouterr().out.startswith("kubectl patch deployment web")
     assert carico_cli.run(monkeypatch, "recommend", *place, "web") == 0
     assert "confidence medium" in capsys.readouterr().out
+
+
+def test_of_several_classes_those_are_patched_that_can_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [row("app/x/bare"), row("ReplicaSet/shop/web"), row("StatefulSet/x/db", flags=["one_pod"])]
+    monkeypatch.setattr(asking, "ask", lambda at, rule: found)
+    monkeypatch.setattr(asking, "rules", lambda at, environ: asking.Rules([], [], None))
+    argv = ("recommend", "--nats-url", "nats://127.0.0.1:1", "-o", "patch")
+    assert carico_cli.run(monkeypatch, *argv) == 1
+    said = capsys.readouterr()
+    (patched,) = said.out.splitlines()
+    assert patched.startswith("kubectl patch deployment web")
+    bare, flagged = said.err.splitlines()
+    assert bare.startswith("carico: app/x/bare: no known owner with a Pod template")
+    assert flagged.startswith("carico: StatefulSet/x/db: measured on one Pod only") and "--force" in flagged
+    assert carico_cli.run(monkeypatch, *argv, "--force") == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert carico_cli.run(monkeypatch, *argv, "--class", "app/x/bare") == 2
 
 
 def test_a_picture_shows_what_is_used_requested_and_recommended(
