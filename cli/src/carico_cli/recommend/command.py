@@ -31,6 +31,7 @@ class Form(enum.StrEnum):
     """A format of `-o`."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     PATCH = "patch"
@@ -39,7 +40,7 @@ class Form(enum.StrEnum):
 @click.command("recommend")
 @click.argument("workload", required=False, metavar="[WORKLOAD]")
 @click.option("--namespace", "-n", help="Classes of this namespace only (default: all).")
-@click.option("--class", "pod_class", help="One class by its whole name, as the table shows it.")
+@click.option("--class", "pod_class", help="One class by its whole name, as -o wide shows it.")
 @click.option(
     "--percentile", type=options.FloatRange(0.0, 1.0, min_open=True), default=0.95, show_default=True,
     help="Share of the time for which the CPU request suffices, before the margin.",
@@ -56,7 +57,8 @@ class Form(enum.StrEnum):
 @which.flags
 @click.option(
     "-o", "--output", type=click.Choice([form.value for form in Form]), default=Form.TABLE.value, show_default=True,
-    help="json for scripts, yaml for a resources block, patch for kubectl commands.",
+    help="wide for whole names and every flagged class, json for scripts, yaml for a resources block, patch for "
+    "kubectl commands.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
 @click.pass_obj
@@ -94,10 +96,10 @@ def command(
         case Form.PATCH:
             has = functools.partial(asking.exists, at, context.environ)
             return _say_patches(rows, forced=force, exists=has, kubectl=at.kubectl)
-        case Form.TABLE:
-            now_ns = clocks.SystemClock().wall_ns()
+        case Form.TABLE | Form.WIDE as form:
+            now_ns, wide = clocks.SystemClock().wall_ns(), form is Form.WIDE
             is_one = len(rows) == 1 and (workload or pod_class)
-            formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+            formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns, wide=wide))
     return 0
 
 

@@ -10,15 +10,19 @@ from carico_core.domain import amounts
 Row = Mapping[str, Any]
 _SHARES = ("mean", "p50", "p90", "p95", "p99", "peak")
 _DASH = "-"
-# Classes that are named one by one.
+# Classes that are named one by one; -o wide names all.
 _SHOWN = 5
 
 
-def table(rows: Sequence[Row], *, now_ns: int) -> str:
-    """Return a line for each class, what its flags mean, and what all of it would save."""
+def table(rows: Sequence[Row], *, now_ns: int, wide: bool = False) -> str:
+    """Return a line for each class, what its flags mean, and what all of it would save.
+
+    wide: show whole names, and name every flagged class.
+    """
+    shown = None if wide else _SHOWN
     head = ("CLASS", "CPU NOW", "CPU", "MEM NOW", "MEM", "PODS", "NODES", "SINCE", "SURE")
     ordered = sorted(rows, key=lambda row: formats.natural(row["class"]))
-    lines = formats.aligned(head, [_cells(row, now_ns) for row in ordered], width=words.WIDTH)
+    lines = formats.aligned(head, [_cells(row, now_ns) for row in ordered], width=None if wide else words.WIDTH)
     lines += ["", *words.paragraph("NOW: requested today. Limits: memory as its request, CPU none.", "")]
     lines += _savings(rows)
     found = {flag for row in rows for flag in row["flags"]}
@@ -28,9 +32,11 @@ def table(rows: Sequence[Row], *, now_ns: int) -> str:
         for flag, meaning in manifests.FLAGS.items():
             named = [row["class"] for row in ordered if flag in row["flags"]]
             if flag in found:
-                lines += words.paragraph(f"{_names(named)}: {meaning}")
-        for row in contradicted[:_SHOWN]:
+                lines += words.paragraph(f"{_names(named, shown)}: {meaning}")
+        for row in contradicted[:shown]:
             lines += words.paragraph(f"{row['class']}: {'; '.join(row['contradicts'])}")
+        if len(contradicted) > len(contradicted[:shown]):
+            lines += words.paragraph(f"{len(contradicted) - _SHOWN} more are refused (-o wide names all)")
     return "\n".join(lines)
 
 
@@ -118,6 +124,6 @@ def _savings(rows: Sequence[Row]) -> list[str]:
     return words.paragraph(f"Pods that run now would request {' and '.join(parts)}.", "") if parts else []
 
 
-def _names(named: Sequence[str]) -> str:
-    rest = len(named) - _SHOWN
-    return ", ".join(named[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def _names(named: Sequence[str], shown: int | None) -> str:
+    rest = len(named) - len(named[:shown])
+    return ", ".join(named[:shown]) + (f" and {rest} more (-o wide names all)" if rest else "")

@@ -51,6 +51,17 @@ def test_the_table_fits_into_80_columns_and_names_what_is_flagged() -> None:
     assert "the image has changed: the amounts are of the earlier one" in found
 
 
+def test_the_wide_table_has_whole_names_and_names_all_that_is_flagged() -> None:
+    long = [f"Job/default/{'long-name-' * 8}{number}" for number in range(8)]
+    rows = [row(name, flags=["one_pod"], contradicts=["LimitRange small"]) for name in long]
+    narrow, wide = (" ".join(text.table(rows, now_ns=NOW_NS, wide=wide).split()) for wide in (False, True))
+    assert "and 3 more (-o wide names all): measured on one Pod" in narrow
+    assert "3 more are refused (-o wide names all)" in narrow
+    assert "-o wide" not in wide and "~" not in wide
+    assert wide.count("LimitRange small") == 8
+    assert text.table(rows, now_ns=NOW_NS, wide=True).splitlines()[8].startswith(f"{long[7]}  ")
+
+
 def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
     found = text.detail(
         row(flags=["two_kinds"], kinds=[0.1, 1.0], further={"gpu": {"mean": 0.5, "sd": 0.1}}), now_ns=NOW_NS
@@ -454,6 +465,8 @@ def test_the_output_is_what_was_asked_for(
     assert json.loads(capsys.readouterr().out)["classes"][0]["margin"] == 0.5
     assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "patch") == 0
     assert capsys.readouterr().out.startswith("kubectl patch deployment web")
+    assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "wide") == 0
+    assert "ReplicaSet/shop/web  " in capsys.readouterr().out
     assert carico_cli.run(monkeypatch, "recommend", *place, "web") == 0
     assert "confidence medium" in capsys.readouterr().out
 
