@@ -60,15 +60,21 @@ def of_class(rows: Sequence[Row], pod_class: str, listing: str) -> list[Row]:
 
 def of_workload(rows: Sequence[Row], workload: str, listing: str) -> list[Row]:
     """Return the rows of a workload: NAME or KIND/NAME, as kubectl takes it. Raises `SettingsError`."""
-    word, slash, name = workload.rpartition("/")
+    word, slash, name = workload.partition("/")
+    known = {each: each for each in sorted({parse(row["class"]).name for row in rows})}
+    # The name of an image has slashes of its own.
+    if not slash or workload in known:
+        slash, name = "", workload
+    if not name:
+        raise errors.SettingsError(f"WORKLOAD: got {workload!r}, expected NAME or KIND/NAME")
     kind = _KINDS.get(word.lower(), word)
     if slash and not any(parse(row["class"]).kind == kind for row in rows) and kind not in _KINDS.values():
-        expected = ", ".join(sorted({"deployment", "statefulset", "job", "cronjob", "app"}))
-        raise errors.SettingsError(f"{workload}: got kind {word!r}, expected a workload's, such as {expected}")
+        expected = ", ".join(sorted({"deployment", "statefulset", "job", "cronjob", "app", "image"}))
+        near = nearest(workload, known)
+        raise errors.SettingsError(f"{workload}: got kind {word!r}, expected a workload's, such as {expected}{near}")
     wanted = {name, names.template_of(name)}
     found = [row for row in rows if (one := parse(row["class"])).name in wanted and (not slash or one.kind == kind)]
     if not found:
-        known = {each: each for each in sorted({parse(row["class"]).name for row in rows})}
         raise errors.SettingsError(
             f"{workload}: no node has measured a workload of this name{_near(name, known, listing)}"
         )

@@ -351,6 +351,7 @@ def test_what_a_limit_range_refuses_is_said_everywhere_and_not_patched() -> None
 
 
 ROWS = [row("ReplicaSet/shop/web"), row("Job/shop/web"), row("Job/default/pi"), row("app/default/train")]
+IMAGE = "docker.io/library/busybox:1.37"
 
 
 @pytest.mark.parametrize(
@@ -366,6 +367,16 @@ ROWS = [row("ReplicaSet/shop/web"), row("Job/shop/web"), row("Job/default/pi"), 
 )
 def test_a_workload_is_named_as_for_kubectl(workload: str, expected: list[str]) -> None:
     assert [each["class"] for each in choosing.of_workload(ROWS, workload, "carico recommend")] == expected
+
+
+@pytest.mark.parametrize("workload", [IMAGE, f"image/{IMAGE}"])
+def test_a_class_of_an_image_is_named_by_it(workload: str) -> None:
+    assert choosing.of_workload([*ROWS, row(f"image/a/{IMAGE}")], workload, "")[0]["class"] == f"image/a/{IMAGE}"
+
+
+def test_a_mistyped_image_gets_the_nearest_one() -> None:
+    with pytest.raises(errors.SettingsError, match=rf"got kind 'docker.io', .* app, .*image.*nearest: {IMAGE}"):
+        choosing.of_workload([row(f"image/a/{IMAGE}")], IMAGE.replace("sy", "zy"), "")
 
 
 def test_the_command_that_lists_classes_names_its_cluster() -> None:
@@ -385,6 +396,8 @@ def choose(**given: Any) -> list[command.Row]:
         ({"workload": "pj"}, r"no node has measured a workload of this name \(nearest: pi\)"),
         ({"workload": "zzz"}, "`carico recommend` lists"),
         ({"workload": "gadget/pi"}, "got kind 'gadget', expected a workload's"),
+        ({"workload": ""}, "WORKLOAD: got '', expected NAME or KIND/NAME"),
+        ({"workload": "job/"}, "WORKLOAD: got 'job/', expected NAME or KIND/NAME"),
         ({"pod_class": "pii"}, r"which no node has measured \(nearest: Job/\w+/pi"),
         ({"pod_class": "Job/default/pj"}, r"which no node has measured \(nearest: Job/default/pi"),
         ({"namespace": "Shop"}, "not a valid Kubernetes name"),
