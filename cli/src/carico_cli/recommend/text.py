@@ -46,8 +46,8 @@ def detail(row: Row, *, now_ns: int) -> str:
     nodes = f"{'at least ' if row['nodes_at_least'] else ''}{amounts.plural(row['nodes'], 'node')}"
     lines = words.paragraph(
         f"{row['class']}: {amounts.plural(row['pods'], 'Pod')} on {nodes} since {since} ago "
-        f"({row['running']} running, {row['failed']} failed), measured for {formats.duration(row['measured_s'])}; "
-        f"confidence {row['confidence']}",
+        f"({row['running']} running, {row['failed']} failed), measured for "
+        f"{formats.duration(row['measured_s'])}, all Pods added up; confidence {row['confidence']}",
         "",
     )
     head = ("", "NOW", "REQUEST", "LIMIT", *(share.upper() for share in _SHARES))

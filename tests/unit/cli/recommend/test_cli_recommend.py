@@ -70,6 +70,7 @@ def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
     cells = [line.split() for line in found.splitlines()]
     assert ["cpu", "2", "575m", "-", "200m", "200m", "500m", "500m", "500m", "600m"] in cells
     assert ["memory", "-", "115Mi", "115Mi", "50Mi", "-", "-", "-", "-", "100Mi"] in cells
+    assert "measured for 90.0 s, all Pods added up" in " ".join(found.split())
     assert "CPU about 100m and 1" in " ".join(found.split()) and "GPUs" in found and "400m to 600m" in found
 
 
