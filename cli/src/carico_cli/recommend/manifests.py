@@ -44,7 +44,8 @@ def of_containers(row: Row) -> dict[str, dict[str, dict[str, str]]]:
 
 def yaml_text(row: Row) -> str:
     """Return a resources block, with what must be known about it as comments."""
-    lines = [f"# {row['class']}: {row['pods']} Pods on {row['nodes']} nodes, confidence {row['confidence']}"]
+    pods, nodes = amounts.plural(row["pods"], "Pod"), amounts.plural(row["nodes"], "node")
+    lines = [f"# {row['class']}: {pods} on {nodes}, confidence {row['confidence']}"]
     lines += [f"# FLAGGED {flag}: {FLAGS[flag]}" for flag in row["flags"]]
     lines += [f"# REFUSED: {each}" for each in row["contradicts"]]
     blocks = of_containers(row)

@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli.recommend import text
 from carico_cli.recordings import plot
 from carico_core.domain import amounts, errors
 
 Row = Mapping[str, Any]
-MEBIBYTE = 2.0**20
 # (what, style) of each line; the label names the amount.
 _LINES = (("requested", "requested today", "--"), ("requests", "recommended request", "-"), ("limits", "limit", ":"))
 
@@ -49,7 +49,7 @@ def cumulated(found: list[tuple[float, float]]) -> tuple[list[float], list[float
 
 
 def _panel(ax: Any, row: Row, dim: str) -> None:
-    unit = 1.0 if dim == "cpu" else MEBIBYTE
+    unit = 1.0 if dim == "cpu" else text.MEBIBYTE
     used, shares = cumulated(row["distribution"][dim])
     ax.step([each / unit for each in used], shares, where="post", linewidth=1.5, label="used")
     peak = row["usage"].get(dim, {}).get("peak")

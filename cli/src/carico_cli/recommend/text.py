@@ -12,6 +12,9 @@ _SHARES = ("mean", "p50", "p90", "p95", "p99", "peak")
 _DASH = "-"
 # Classes that are named one by one; -o wide names all.
 _SHOWN = 5
+MEBIBYTE = 2.0**20
+# Steps of a request; less than one is shown as none.
+_STEPS: Mapping[str, float] = {"cpu": 1e-3, "memory": MEBIBYTE}
 
 
 def table(rows: Sequence[Row], *, now_ns: int, wide: bool = False) -> str:
@@ -119,6 +122,8 @@ def _savings(rows: Sequence[Row]) -> list[str]:
             saved[dim] = saved.get(dim, 0.0) + value
     parts = []
     for dim, value in saved.items():
+        if abs(value) < _STEPS[dim]:
+            continue
         named = "CPU" if dim == "cpu" else dim
         parts.append(f"{amounts.quantity(dim, abs(value))} {'less' if value >= 0.0 else 'more'} {named}")
     return words.paragraph(f"Pods that run now would request {' and '.join(parts)}.", "") if parts else []

@@ -78,6 +78,18 @@ def test_more_than_is_requested_today_is_said_to_be_more() -> None:
     assert "would request 500m more CPU" in text.table([row(saves={"cpu": -0.5})], now_ns=NOW_NS)
 
 
+def test_what_is_less_than_a_step_of_a_request_is_not_saved() -> None:
+    found = text.table([row(saves={"cpu": 0.0, "memory": 0.4 * MIB})], now_ns=NOW_NS)
+    assert "would request" not in found
+    found = text.table([row(saves={"cpu": 0.0, "memory": -2 * MIB})], now_ns=NOW_NS)
+    assert "would request 2Mi more memory." in found
+
+
+def test_a_resources_block_counts_pods_and_nodes() -> None:
+    assert "# ReplicaSet/shop/web: 9 Pods on 2 nodes, confidence" in manifests.yaml_text(row())
+    assert "# ReplicaSet/shop/web: 1 Pod on 1 node, confidence" in manifests.yaml_text(row(pods=1, nodes=1))
+
+
 def test_a_resources_block_is_valid_yaml_and_says_what_is_wrong() -> None:
     found = manifests.yaml_text(row(flags=["all_failed"]))
     assert yaml.safe_load(found) == {
