@@ -54,7 +54,7 @@ def _panel(ax: Any, row: Row, dim: str) -> None:
     ax.step([each / unit for each in used], shares, where="post", linewidth=1.5, label="used")
     peak = row["usage"].get(dim, {}).get("peak")
     if peak is not None:
-        ax.plot([peak / unit], [1.0], marker="o", linestyle="", label=f"peak, {amounts.quantity(dim, peak)}")
+        ax.plot([peak / unit], [1.0], marker="o", linestyle="", label=f"peak, {text.used(dim, peak)}")
     for number, (field, what, style) in enumerate(_LINES, start=2):
         value = row[field].get(dim)
         # A limit that equals the request would hide its line.

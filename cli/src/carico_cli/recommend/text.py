@@ -1,6 +1,6 @@
 """Recommendations for people: a table of classes, or one class with its distribution. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import formats, words
@@ -13,6 +13,8 @@ _DASH = "-"
 # Classes that are named one by one; -o wide names all.
 _SHOWN = 5
 MEBIBYTE = 2.0**20
+# From this on, memory in use is shown in steps of a request, too.
+_WHOLE_FROM = 10 * MEBIBYTE
 # Steps of a request; less than one is shown as none.
 _STEPS: Mapping[str, float] = {"cpu": 1e-3, "memory": MEBIBYTE}
 
@@ -83,6 +85,16 @@ def detail(row: Row, *, now_ns: int) -> str:
     return "\n".join(lines)
 
 
+def used(dim: str, value: float) -> str:
+    """Return an amount in use: as a request is written, but little memory with a decimal, as the step would hide it.
+
+    >>> used("memory", 2.18 * MEBIBYTE), used("memory", 10.2 * MEBIBYTE), used("cpu", 0.0513)
+    ('2.2Mi', '11Mi', '52m')
+    """
+    is_little = dim == "memory" and value < _WHOLE_FROM
+    return f"{amounts.number(value / MEBIBYTE, 1)}Mi" if is_little else amounts.quantity(dim, value)
+
+
 def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
     nodes = f"{row['nodes']}{'+' if row['nodes_at_least'] else ''}"
     since = formats.duration(max(now_ns - row["since_ns"], 0) / 1e9)
@@ -94,21 +106,25 @@ def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
 
 
 def _dimension(row: Row, dim: str) -> tuple[str, ...]:
-    used = row["usage"].get(dim, {})
+    usage = row["usage"].get(dim, {})
     found = [_amount(row[field], dim) for field in ("requested", "requests", "limits")]
-    return (dim, *found, *(_amount(used, share, dim) for share in _SHARES))
+    return (dim, *found, *(_amount(usage, share, dim, used) for share in _SHARES))
 
 
-def _amount(found: Mapping[str, float | None], key: str, dim: str | None = None) -> str:
+def _amount(
+    found: Mapping[str, float | None], key: str, dim: str | None = None,
+    write: Callable[[str, float], str] = amounts.quantity,
+) -> str:  # fmt: skip
     value = found.get(key)
-    return _DASH if value is None else amounts.quantity(dim or key, value)
+    return _DASH if value is None else write(dim or key, value)
 
 
 def _containers(row: Row) -> list[str]:
     """Return what each container of a Pod with several should request."""
     found: Mapping[str, Any] = row["of_containers"]
+    fields = (("requests", amounts.quantity), ("peaks", used))
     cells = [
-        (name, *(_amount(each[field], dim) for dim in ("cpu", "memory") for field in ("requests", "peaks")))
+        (name, *(_amount(each[field], dim, None, write) for dim in ("cpu", "memory") for field, write in fields))
         for name, each in found.items()
     ]
     return ["", *formats.aligned(("CONTAINER", "CPU", "PEAK", "MEM", "PEAK"), cells)] if cells else []

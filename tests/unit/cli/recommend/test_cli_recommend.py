@@ -74,6 +74,20 @@ def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
     assert "CPU about 100m and 1" in " ".join(found.split()) and "GPUs" in found and "400m to 600m" in found
 
 
+def test_little_memory_in_use_is_told_from_its_request(tmp_path: pathlib.Path) -> None:
+    little = row(
+        usage={"memory": {"mean": 2.18 * MIB, "peak": 2.26 * MIB}}, requests={"memory": 3 * MIB},
+        limits={"memory": 3 * MIB}, distribution={"memory": [(2.18 * MIB, 1.0)]},
+    )  # fmt: skip
+    cells = [line.split() for line in text.detail(little, now_ns=NOW_NS).splitlines()]
+    assert ["memory", "-", "3Mi", "3Mi", "2.2Mi", "-", "-", "-", "-", "2.3Mi"] in cells
+    picture.draw(little, tmp_path / "little.svg")
+    assert "peak, 2.3Mi" in (tmp_path / "little.svg").read_text(encoding="utf-8")
+    parts = {"main": {"requests": {"memory": 3 * MIB}, "peaks": {"memory": 2.26 * MIB}}}
+    cells = [line.split() for line in text.detail(little | {"of_containers": parts}, now_ns=NOW_NS).splitlines()]
+    assert ["main", "-", "-", "3Mi", "2.3Mi"] in cells
+
+
 def test_more_than_is_requested_today_is_said_to_be_more() -> None:
     assert "would request 500m more CPU" in text.table([row(saves={"cpu": -0.5})], now_ns=NOW_NS)
 
