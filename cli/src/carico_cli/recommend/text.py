@@ -1,5 +1,6 @@
 """Recommendations for people: a table of classes, or one class with its distribution. Pure."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,11 @@ def detail(row: Row, *, now_ns: int) -> str:
     lines.append("")
     if row["cpu_bounds"] is not None:
         low, high = (amounts.quantity("cpu", each) for each in row["cpu_bounds"])
-        lines += words.paragraph(f"CPU before the margin: {low} to {high} with 95 % probability, by the Pods seen", "")
+        # Of few Pods, none need have been above the percentile.
+        is_open = row["cpu_bounds"][1] >= row["usage"].get("cpu", {}).get("peak", math.inf)
+        upper = f"at least {low} (too few Pods for an upper end: {high} is the most seen)"
+        found = upper if is_open else f"{low} to {high}"
+        lines += words.paragraph(f"CPU before the margin: {found} with 95 % probability, by the Pods seen", "")
     lines += words.paragraph(
         f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
     )

@@ -28,7 +28,7 @@ def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any
     used = {"mean": 0.2, "p50": 0.2, "p90": 0.5, "p95": 0.5, "p99": 0.5, "peak": 0.6}
     values: dict[str, Any] = {
         "class": pod_class, "requests": {"cpu": 0.575, "memory": 115 * MIB}, "limits": {"memory": 115 * MIB},
-        "confidence": "medium", "flags": [], "kinds": None, "cpu_bounds": [0.4, 0.6], "memory_risk": 0.1,
+        "confidence": "medium", "flags": [], "kinds": None, "cpu_bounds": [0.4, 0.55], "memory_risk": 0.1,
         "usage": {"cpu": used, "memory": {"mean": 50 * MIB, "peak": 100 * MIB}}, "further": {},
         "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "priority_class": "", "has_deadline": False,
         "crosses_namespaces": False, "containers": ["main"], "of_containers": {}, "pods": 9, "failed": 0,
@@ -51,6 +51,17 @@ def test_the_table_fits_into_80_columns_and_names_what_is_flagged() -> None:
     assert "the image has changed: the amounts are of the earlier one" in found
 
 
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ([0.4, 0.55], "CPU before the margin: 400m to 550m with 95 % probability"),
+        ([0.4, 0.6], "at least 400m (too few Pods for an upper end: 600m is the most seen) with 95 % probability"),
+    ],
+)
+def test_an_interval_that_ends_at_the_peak_has_no_upper_end(bounds: list[float], said: str) -> None:
+    assert said in " ".join(text.detail(row(cpu_bounds=bounds), now_ns=NOW_NS).split())
+
+
 def test_the_wide_table_has_whole_names_and_names_all_that_is_flagged() -> None:
     long = [f"Job/default/{'long-name-' * 8}{number}" for number in range(8)]
     rows = [row(name, flags=["one_pod"], contradicts=["LimitRange small"]) for name in long]
@@ -71,7 +82,7 @@ def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
     assert ["cpu", "2", "575m", "-", "200m", "200m", "500m", "500m", "500m", "600m"] in cells
     assert ["memory", "-", "115Mi", "115Mi", "50Mi", "-", "-", "-", "-", "100Mi"] in cells
     assert "measured for 90.0 s, all Pods added up" in " ".join(found.split())
-    assert "CPU about 100m and 1" in " ".join(found.split()) and "GPUs" in found and "400m to 600m" in found
+    assert "CPU about 100m and 1" in " ".join(found.split()) and "GPUs" in found and "400m to 550m" in found
 
 
 def test_little_memory_in_use_is_told_from_its_request(tmp_path: pathlib.Path) -> None:
