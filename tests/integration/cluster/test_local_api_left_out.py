@@ -1,5 +1,6 @@
 """What the embedded API leaves out of Kubernetes, where each answer says where it is; and what kubectl needs daily."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -181,6 +182,16 @@ def test_kubectl_run_says_why_its_pod_waits(kubectl: Run) -> None:
     described = kubectl("describe", "pod", "waits").stdout
     assert "FailedScheduling" in described
     assert "set spec.schedulerName to contract" in described
+
+
+@pytest.mark.real_programs
+def test_kubectl_applies_a_list_and_what_it_printed_itself(kubectl: Run) -> None:
+    items = [{"apiVersion": "v1", "kind": "Pod", **shapes.pod(name)} for name in ("listed-1", "listed-2")]
+    made = kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert made.stdout == "pod/listed-1 created\npod/listed-2 created\n", made.stderr
+    printed = kubectl("get", "pod", "listed-1", "listed-2", "-o", "yaml").stdout
+    again = kubectl("apply", "-f", "-", given=printed)
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.real_programs

@@ -132,6 +132,8 @@ def _document(request: web.Request) -> web.StreamResponse:
     found = discovery.document(request.path, accept)
     if found is not None:
         return json_response(found[0], content_type=found[1])
+    if request.path == openapi.V2_PATH:
+        return web.Response(body=openapi.V2, content_type=openapi.V2_TYPE)
     document = openapi.document(request.path)
     if document is None:
         raise statuses.no_such_path()

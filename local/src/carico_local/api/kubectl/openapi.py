@@ -1,6 +1,7 @@
-"""The OpenAPI v3 documents that kubectl fetches for `apply` and `explain`.
+"""The OpenAPI documents that kubectl fetches for `apply` and `explain`.
 
-Paths contain only what clients read: the verbs of a kind, and that writes support validation and dry run.
+Those of v3 contain only the paths that clients read: the verbs of a kind, and that writes support validation and dry
+run. That of v2 is empty.
 """
 
 import functools
@@ -10,6 +11,11 @@ from carico_local.api.kubectl import discovery
 from carico_local.api.model import resources, schema
 
 _INFO = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}
+# kubectl reads it before it applies a `kind: List`, which is in no document of v3, and does not validate kinds that it
+# lacks. Protobuf, https://github.com/google/gnostic/blob/main/openapiv2/OpenAPIv2.proto: swagger 2.0, title, version.
+V2_PATH = "/openapi/v2"
+V2 = b"\n\x032.0\x12\x11\n\nKubernetes\x12\x031.0"
+V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _WRITES = {"post": "post", "put": "put", "patch": "patch"}
 
 
