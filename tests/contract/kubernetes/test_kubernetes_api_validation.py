@@ -100,6 +100,12 @@ def test_invalid_placement_preferences_are_refused(
     assert field in {cause["field"] for cause in refused.body["details"]["causes"]}
 
 
+def test_a_pod_of_an_unknown_priority_class_is_refused(kube_api: KubeApi, namespace: str) -> None:
+    refused = kube_api.request("POST", shapes.pods(namespace), shapes.pod("p", priorityClassName="idle"))
+    assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
+    assert 'pods "p" is forbidden: no PriorityClass with name idle was found' in refused.body["message"]
+
+
 def test_finalizers_have_a_domain(kube_api: KubeApi, namespace: str) -> None:
     body = shapes.pod()
     body["metadata"]["finalizers"] = ["hold"]

@@ -98,6 +98,15 @@ def test_pods_with_a_scheduler_or_a_node_get_no_warning(api: control_planes.Kube
     assert api.request("GET", path, fieldSelector=f"involvedObject.name=has-{len(spec)}").body["items"] == []
 
 
+def test_a_pod_of_a_priority_class_states_its_priority_itself(api: control_planes.KubeApi) -> None:
+    refused = api.request("POST", shapes.pods("default"), shapes.pod("of-class", priorityClassName="idle"))
+    assert "also state spec.priority" in refused.body["message"]
+    assert ELSEWHERE in refused.body["message"]
+    made = api.request("POST", shapes.pods("default"), shapes.pod("of-class", priorityClassName="idle", priority=-10))
+    assert made.code == 201
+    assert made.body["spec"]["priority"] == -10
+
+
 def test_a_dry_run_warns_of_nothing_and_keeps_nothing(api: control_planes.KubeApi) -> None:
     made = api.request("POST", shapes.pods("default"), shapes.pod("dry", schedulerName="other"), dryRun="All")
     assert made.code == 201

@@ -6,7 +6,7 @@ ServiceAccount and Priority. All functions change the given object.
 
 from typing import Any
 
-from carico_local.api.model import objects, resources
+from carico_local.api.model import objects, resources, statuses
 
 # plugin/pkg/admission/defaulttolerationseconds: Pods tolerate a node that is not ready for five minutes.
 _TOLERATED_S = 300
@@ -39,10 +39,10 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
 
 
 def admit_pod(data: objects.Object) -> None:
-    """Apply admission to a new Pod: priority, service account, tolerations."""
+    """Apply admission to a new Pod: priority, service account, tolerations. Raises `RequestFailed`."""
     spec = data["spec"]
     if spec.get("priority") is None:
-        spec["priority"] = SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
+        spec["priority"] = _priority(data["metadata"]["name"], spec.get("priorityClassName", ""))
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["serviceAccountName"] = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccount"] = spec["serviceAccountName"]
@@ -52,6 +52,13 @@ def admit_pod(data: objects.Object) -> None:
             tolerations.append(
                 {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_S}
             )
+
+
+def _priority(pod: str, of_class: str) -> int:
+    if of_class and of_class not in SYSTEM_PRIORITIES:
+        detail = f"no PriorityClass with name {of_class} was found: also state spec.priority"
+        raise statuses.forbidden("pods", pod, f"{detail}, or use `carico up --control-plane real`, which has them")
+    return SYSTEM_PRIORITIES.get(of_class, 0)
 
 
 def _tolerates(toleration: objects.Object, taint: str) -> bool:
