@@ -76,7 +76,7 @@ def notes(environ: Mapping[str, str]) -> Iterable[str]:
         group = name.removeprefix(_PREFIX).partition("_")[0]
         if name.startswith(_PREFIX) and group in _OF_SERVICES and not _is_inherited(name):
             instead = f": use {_FLAGS[name]}" if name in _FLAGS else ""
-            yield f"{name} of this shell does not reach the cluster's services{instead}"
+            yield f"{name} of the shell that started the cluster does not reach its services{instead}"
 
 
 def _is_inherited(name: str) -> bool:
