@@ -38,6 +38,11 @@ def test_a_mistyped_kind_of_nodes_gets_the_nearest_one() -> None:
             options.NodesOption().convert(text, None, None)
 
 
+def test_a_removed_estimator_is_refused_with_what_works_for_the_command() -> None:
+    with pytest.raises(click.BadParameter, match="where you run agents yourself, else footprint as it is"):
+        options.Estimators().convert("vector", None, None)
+
+
 def every_option() -> Iterator[tuple[str, click.Option]]:
     def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Option]]:
         if isinstance(command, click.Group):

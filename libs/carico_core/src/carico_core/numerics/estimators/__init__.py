@@ -24,7 +24,10 @@ ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
 # Best over all scenarios of the twin (docs/evaluation.md).
 DEFAULT = "footprint"
 # Removed estimators, with their replacements.
-GONE = {"vector": "it was footprint without classes of Pods: use footprint with CARICO_AGENT_POD_CLASSES=none"}
+GONE = {
+    "vector": "it was footprint without classes of Pods: use footprint with CARICO_AGENT_POD_CLASSES=none where you "
+    "run agents yourself, else footprint as it is"
+}
 # The paper's estimators: they learn from the scalar signal, which starts and stops of containers disturb.
 SCALAR = frozenset({"delta", "dual", "joint"})
 
