@@ -22,10 +22,10 @@ class ReschedulerAsker:
 
     async def ask(self, verb: str, question: Mapping[str, object] | None = None) -> Answer:
         """Return the answer. Raises `NoAnswer`, `Refused`."""
-        is_local = self._at.is_local
+        start, end = (self._at.carico(words) for words in ("up --control-plane real --rescheduler", "down"))
         how = (
-            f"start it with `{self._at.carico('up --control-plane real --rescheduler')}`"
-            if is_local
+            f"only a new cluster gets one, and this one's Pods end: `{end}`, then `{start}`"
+            if self._at.is_local
             else "deploy its component (docs/rescheduling.md)"
         )
         return await service_queries.ask(

@@ -203,6 +203,8 @@ def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "expected", "part"),
     [
         (errors.BusUnavailable("x"), service_queries.NoAnswer, "carico up --control-plane real --rescheduler"),
+        # `carico up` refuses a cluster that runs.
+        (errors.BusUnavailable("x"), service_queries.NoAnswer, "`carico down --name here`, then `carico up "),
         (errors.BusError("carico.v1.query.rescheduler.plan.get: paused"), service_queries.Refused, "paused"),
     ],
 )
