@@ -210,9 +210,14 @@ def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
         return Meant(home=context.home, api=given.kube)
     left = cluster_names(context.home, Need.STATE)
     stopped = f" (not running: {', '.join(left)})" if left else ""
-    raise errors.SettingsError(
-        f"no cluster runs on this machine{stopped}: `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
-    )
+    elsewhere = "; NATS_URL or --nats-url names one elsewhere" if _takes_an_address() else ""
+    raise errors.SettingsError(f"no cluster runs on this machine{stopped}: `carico up` starts one{elsewhere}")
+
+
+def _takes_an_address() -> bool:
+    """Return whether the command that runs works with clusters elsewhere, too."""
+    running = click.get_current_context(silent=True)
+    return running is not None and any("--nats-url" in each.opts for each in running.command.params)
 
 
 def _names(names: list[str]) -> str:

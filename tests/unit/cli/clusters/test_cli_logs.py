@@ -84,13 +84,22 @@ def test_the_error_names_what_shows_a_remote_cluster_to_who_has_its_address(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("NATS_URL", raising=False)
     assert carico_cli.run(monkeypatch, *words) == 2
-    assert capsys.readouterr().err == (
-        "carico: no cluster runs on this machine: `carico up` starts one; NATS_URL or --nats-url names one elsewhere\n"
-    )
+    assert capsys.readouterr().err == "carico: no cluster runs on this machine: `carico up` starts one\n"
     monkeypatch.setenv("NATS_URL", "nats://nats-server:4222")
     assert carico_cli.run(monkeypatch, *words) == 2
     said = capsys.readouterr().err
     assert instead in said and said.count("\n") == 1
+
+
+def test_only_a_command_that_takes_an_address_names_its_flag(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    for words, named in ((("top", "--once"), True), (("capacity",), True), (("env",), False), (("down",), False)):
+        assert carico_cli.run(monkeypatch, *words) == 2
+        said = capsys.readouterr().err
+        assert ("; NATS_URL or --nats-url names one elsewhere\n" in said) is named, (words, said)
 
 
 @pytest.mark.parametrize(
