@@ -23,7 +23,9 @@ SILENT_S = 10.0
 @click.pass_obj
 def up(context: settings.Context, /, name: str | None, **given: Any) -> None:
     """Start a cluster in the background; return when it is ready."""
-    wanted = options.request(name or context.environ.get(which.CLUSTER) or options.DEFAULT_NAME, given)
+    # An empty --name is refused as a name: a script's variable may be unset.
+    default = context.environ.get(which.CLUSTER) or options.DEFAULT_NAME
+    wanted = options.request(default if name is None else name, given)
     binaries = starting.obtain(wanted, context)
     asyncio.run(_up(context, wanted, binaries))
 

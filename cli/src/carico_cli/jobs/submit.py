@@ -46,9 +46,8 @@ def command(
     WORKLOAD: pi, train, mixed (both), mlp, server, waiting, io, stages, boot or cache.
     """
     generated = generated_name(workload, clocks.SystemClock().wall_ns())
-    job = jobs.Job(
-        name=job_name or generated, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
-    )  # fmt: skip
+    name = generated if job_name is None else job_name
+    job = jobs.Job(name=name, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart)
     address = _address(context, which.Flags(**place))
 
     def why_gone(away_s: float) -> str | None:

@@ -146,7 +146,13 @@ def test_a_command_that_needs_no_running_cluster_takes_the_only_one_there_is(
 
 @pytest.mark.parametrize(
     ("flags", "environ", "expected"),
-    [((), {}, "demo"), ((), {"CARICO_CLUSTER": "b"}, "b"), (("--name", "a"), {"CARICO_CLUSTER": "b"}, "a")],
+    [
+        ((), {}, "demo"),
+        ((), {"CARICO_CLUSTER": "b"}, "b"),
+        (("--name", "a"), {"CARICO_CLUSTER": "b"}, "a"),
+        # It is refused later, as a name.
+        (("--name", ""), {"CARICO_CLUSTER": "b"}, ""),
+    ],
 )
 def test_up_starts_the_cluster_of_the_flag_or_of_the_environment(
     flags: tuple[str, ...], environ: Mapping[str, str], expected: str, monkeypatch: pytest.MonkeyPatch,

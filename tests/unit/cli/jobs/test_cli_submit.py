@@ -22,6 +22,7 @@ from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_local.jobs import job as jobs
 from carico_local.jobs import job_labels, observer
+from tests.tools import carico_cli
 
 
 def context(home: pathlib.Path, **environ: str) -> settings.Context:
@@ -33,6 +34,13 @@ def test_jobs_of_one_workload_are_one_class() -> None:
     both = [submit.generated_name("pi", now_ns + more) for more in (0, 10**7)]
     assert len(set(both)) == 2
     assert {names.template_of(each) for each in both} == {"pi"}
+
+
+def test_an_empty_name_is_refused_rather_than_generated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "submit", "pi", "--job", "") == 2
+    assert "job name: got '', expected at most 50 of" in capsys.readouterr().err
 
 
 def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Path) -> None:
