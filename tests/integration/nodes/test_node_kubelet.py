@@ -40,6 +40,12 @@ def told(site: node_site.NodeSite, pod: str, reason: str) -> str:
     return events(site, pod)[reason]
 
 
+def refusal(site: node_site.NodeSite, path: str) -> str:
+    with pytest.raises(AssertionError) as refused:
+        site.request("GET", path)
+    return str(refused.value).replace("\\", "")
+
+
 def delete(site: node_site.NodeSite, name: str) -> None:
     # All here end at once when asked, on a machine that stands still somewhat later.
     site.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=60")
@@ -176,6 +182,9 @@ def test_a_pod_that_the_node_cannot_run_says_why_and_what_runs_it(
     assert waiting["message"].startswith(f"an emulated node cannot run this Pod: {words}")
     assert "carico up --nodes kubelet=2" in waiting["message"]
     assert told(site, name, "Failed") == f"Error: {waiting['message']}"
+    # The node sees its status in the API a moment later.
+    refused = f'container "main" in pod "{name}" is waiting to start: CreateContainerConfigError'
+    site.until(lambda: refused in refusal(site, f"{PODS}/{name}/log"), "the log's refusal")
     delete(site, name)
 
 

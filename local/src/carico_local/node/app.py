@@ -105,7 +105,7 @@ async def _run(
     registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
     labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
     pods = kubelet.Kubelet(node, labels=labels)
-    server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
+    server = log_server.LogServer(kept, find=pods.find, clock=clock)
     log_token = await _log_token(chosen, clock)
     async with server.listening(chosen.address, chosen.log_port, token=log_token, tls=_log_tls(chosen)) as port:
         try:

@@ -123,7 +123,9 @@ async def test_a_pod_that_was_deleted_by_force_holds_its_room_until_nothing_of_i
     node.tell("ADDED", pod("small", cpu="1"))
     await node.until("large", reason="OutOfcpu")
     await node.until("small", phase="Running")
-    assert (node.kubelet.pod_directory("n", "stubborn"), node.kubelet.pod_directory("n", "small")) == (None, "small")
+    stubborn, small = (node.kubelet.find("n", name) for name in ("stubborn", "small"))
+    assert stubborn is None and small is not None
+    assert small["metadata"]["uid"] == "small"
     node.runtime.killed["stubborn/c/0"].set()
     async with asyncio.timeout(waiting.WAIT_S):
         while node.kubelet.active > 1:

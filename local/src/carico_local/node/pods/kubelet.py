@@ -84,12 +84,12 @@ class Kubelet:
                 case api_client.Away(error=error):
                     _log.warning("api_away", why=str(error), note="Pods keep running")
 
-    def pod_directory(self, namespace: str, name: str) -> str | None:
-        """Return the UID of the Pod of that name, for its logs; None where the API has none here."""
-        for uid, held in self._pods.items():
+    def find(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return the Pod of that name, for its logs; None where the API has none here."""
+        for held in self._pods.values():
             about = held.object["metadata"]
             if not held.removed and about["name"] == name and about["namespace"] == namespace:
-                return uid
+                return held.object
         return None
 
     @property

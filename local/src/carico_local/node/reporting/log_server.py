@@ -12,6 +12,7 @@ import dataclasses
 import pathlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
@@ -19,12 +20,15 @@ from carico_core.runtime.process.connections import web
 from carico_core.wire.kubernetes import instants
 from carico_local.api import access
 from carico_local.api.model import resources, statuses
+from carico_local.node.reporting import status
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
 # The most that `kubectl logs -f` lags behind. inotify would save nothing, since only followed logs are polled.
 POLL_S = 0.25
 _READ_BYTES = 65536
+# Returns the Pod of a namespace and name; None where the node has none.
+FindPod = Callable[[str, str], Mapping[str, Any] | None]
 # Everyone on this machine can connect, and the node needs its files for Pods. The API server has a connection for each
 # log that it reads.
 _LIMITS = connections.Limits(most=256, handshake_s=10.0, idle_s=90.0, stop_s=1.0, knows_clients=True)
@@ -62,7 +66,7 @@ def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
 class LogServer:
     """Serves the log files of this node's containers."""
 
-    def __init__(self, records: files.Records, *, find: Callable[[str, str], str | None], clock: clocks.Clock) -> None:
+    def __init__(self, records: files.Records, *, find: FindPod, clock: clocks.Clock) -> None:
         self._records = records
         self._find = find
         self._clock = clock
@@ -93,11 +97,14 @@ class LogServer:
             wanted = parse_query(request.query, now_ns=self._clock.wall_ns())
         except ValueError as error:
             return web.Response(status=400, text=f"bad log option: {error}\n")
-        container = request.match_info["container"]
-        uid = self._find(request.match_info["namespace"], request.match_info["pod"])
+        container, name = request.match_info["container"], request.match_info["pod"]
+        pod = self._find(request.match_info["namespace"], name) or {}
+        uid = pod["metadata"]["uid"] if pod else None
         last = None if uid is None else self._records.last_attempt(uid, container)
         if uid is None or last is None or "/" in container:
-            return web.Response(status=400, text=f'container "{container}" is waiting to start: ContainerCreating\n')
+            reason = status.waiting_reason(pod, container)
+            said = f'container "{container}" in pod "{name}" is waiting to start: {reason}\n'
+            return web.Response(status=400, text=said)
         number = last.number - 1 if wanted.previous else last.number
         attempt = self._records.read_attempt(uid, container, number)
         if number < 0 or not attempt.directory.exists():

@@ -251,11 +251,21 @@ def _condition(
 
 def was_running(pod: Mapping[str, Any], container: str) -> int | None:
     """Return the restart count of a container that the API shows as running; None where it does not."""
+    entry = _seen(pod, container)
+    return int(entry.get("restartCount") or 0) if (entry.get("state") or {}).get("running") else None
+
+
+def waiting_reason(pod: Mapping[str, Any], container: str) -> str:
+    """Return why a container waits, as the API shows it; that it is being created where the API shows nothing yet."""
+    waits = (_seen(pod, container).get("state") or {}).get("waiting") or {}
+    return str(waits.get("reason") or CREATING.reason)
+
+
+def _seen(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    """Return a container's status in the API; empty where it has none."""
     seen = pod.get("status") or {}
-    for entry in (*(seen.get("containerStatuses") or ()), *(seen.get("initContainerStatuses") or ())):
-        if entry.get("name") == container and (entry.get("state") or {}).get("running"):
-            return int(entry.get("restartCount") or 0)
-    return None
+    entries = (*(seen.get("containerStatuses") or ()), *(seen.get("initContainerStatuses") or ()))
+    return next((entry for entry in entries if entry.get("name") == container), {})
 
 
 def start_ns(pod: Mapping[str, Any]) -> int | None:
