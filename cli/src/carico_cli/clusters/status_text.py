@@ -27,12 +27,15 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
     lines += [*_leader_line(view), *_scheduler_lines(view)]
     if view["nodes"]:
-        more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
+        more = ("free", "cpu", "memory", "bottleneck", "age") if wide else ()
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
         shown = [
-            {**node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"])}
+            {
+                **node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"]),
+                "age": formats.duration(node["age_s"]),
+            }
             for node in view["nodes"][: None if wide else _NODES_SHOWN]
-        ]
+        ]  # fmt: skip
         lines += ["", *formats.lines(shown, columns, "NODE")]
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
@@ -81,7 +84,7 @@ def _scheduler_lines(view: dict[str, Any]) -> list[str]:
     shown = [
         {
             **row, "name": names_shown[row["name"]], "share": _percent(row["share"]),
-            "view": None if row["view_age_s"] is None else formats.duration(row["view_age_s"]),
+            "view": formats.duration(row["view_age_s"]),
         }
         for row in view["schedulers"]
     ]  # fmt: skip

@@ -47,7 +47,7 @@ def _of_advertisement(answer: Row) -> list[str]:
         return words.paragraph("its agent has advertised nothing")
     most = "" if said["limit"] is None else f", at most {said['limit']} for now"
     return words.paragraph(
-        f"advertised {answer['age_s']:.1f} s ago ({answer['freshness']}): capacity "
+        f"advertised {formats.duration(answer['age_s'])} ago ({answer['freshness']}): capacity "
         f"{amounts.pods_with_sd(said['capacity'], said['capacity_sd'])}, {said['mode']}; "
         f"it counts {amounts.plural(said['pods'], 'Pod')}{most}"
     )
@@ -55,7 +55,7 @@ def _of_advertisement(answer: Row) -> list[str]:
 
 def _of_trust(answer: Row) -> list[str]:
     held = answer["reserved_by"]
-    names = ", ".join(f"{each['pod']} ({each['age_s']:.1f} s)" for each in held[:SHOWN])
+    names = ", ".join(f"{each['pod']} ({formats.duration(each['age_s'])})" for each in held[:SHOWN])
     more = answer["reserved"] - min(len(held), SHOWN)
     names += f" and {more} more" if more > 0 else ""
     lines = words.paragraph(f"reserved: {amounts.plural(answer['reserved'], 'Pod')}" + (f": {names}" if held else ""))

@@ -134,7 +134,7 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
     by = names.replica_of(made["scheduler"]) if made.get("scheduler") else f"scheduler-{made['boot']}"
     said = (
         f"decided {formats.duration(ago_s)} ago by {by}, attempt {made['attempt']}, "
-        f"after waiting {made['waited_s']:.2f} s: "
+        f"after waiting {formats.duration(made['waited_s'])}: "
     )
     lines = words.paragraph(said + made["outcome"].replace("_", " "))
     if answer["state"] != "waiting":
@@ -143,8 +143,8 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         lines += words.paragraph(made["message"])
     if acted_on is not None and acted_on["capacity"] is not None:
         lines += words.paragraph(
-            f"it used advertisement {acted_on['seq']} of {acted_on['node']}: {acted_on['age_s']:.2f} s old, "
-            f"capacity {acted_on['capacity']:.1f}, reserved {acted_on['reserved']:.0f}"
+            f"it used advertisement {acted_on['seq']} of {acted_on['node']}: {formats.duration(acted_on['age_s'])} "
+            f"old, capacity {acted_on['capacity']:.1f}, reserved {acted_on['reserved']:.0f}"
         )
     if answer.get("covered") is not None:
         covers = "its node's advertisements cover it: its reservation has ended"
@@ -277,7 +277,7 @@ def _table(candidates: Sequence[Row]) -> list[str]:
 def _row(each: Row) -> tuple[str, ...]:
     capacity, reserved = each["capacity"], each["reserved"]
     free = each["free"] if "free" in each else None if capacity is None else max(capacity - reserved, 0.0)
-    age = "-" if each["age_s"] is None else f"{each['age_s']:.1f} s"
+    age = formats.duration(each["age_s"])
     shown = (formats.number(capacity, 1), f"{reserved:.0f}", formats.number(free, 1), age, each.get("freshness", ""))
     return (each["node"], *shown, formats.number(each["score"]))
 

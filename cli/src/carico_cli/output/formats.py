@@ -107,12 +107,14 @@ def percent(share: float | None, digits: int = 2) -> str:
     return number(None if share is None else 100.0 * share, digits)
 
 
-def duration(seconds: float) -> str:
-    """Return a duration.
+def duration(seconds: float | None) -> str:
+    """Return a duration; a dash where it is not known.
 
-    >>> duration(0.00004), duration(0.0042), duration(3.21), duration(318.0), duration(9000.0)
-    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
+    >>> duration(0.00004), duration(0.0042), duration(3.21), duration(318.0), duration(9000.0), duration(None)
+    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h', '-')
     """
+    if seconds is None:
+        return "-"
     if seconds <= 0.0:
         return "0 s"
     if seconds < 0.0009995:

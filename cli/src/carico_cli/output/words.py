@@ -48,8 +48,8 @@ def counted(why: str) -> str:
 def paragraph(text: str, indent: str = "  ") -> list[str]:
     """Return the text in lines of at most 80 columns; a number stays on the line of its unit.
 
-    >>> paragraph("decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting 0.06 s: bound")
-    ['  decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting', '    0.06 s: bound']
+    >>> paragraph("decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting 60 ms: bound")
+    ['  decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting', '    60 ms: bound']
     """
     kept = _UNIT.sub(_NO_BREAK, text)
     lines = textwrap.wrap(kept, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]

@@ -127,10 +127,10 @@ def _node_lines(nodes: list[dict[str, Any]], *, wide: bool) -> list[str]:
     rows = [
         {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
          "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["state"],
-         "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
+         "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"]), "age": formats.duration(node["age_s"])}
         for node in nodes
     ]  # fmt: skip
-    more = ("free", "bottleneck", "signal", "age_s") if wide else ()
+    more = ("free", "bottleneck", "signal", "age") if wide else ()
     titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode", *more)
     return _lines(rows, titles, "NODE")
 
@@ -138,10 +138,11 @@ def _node_lines(nodes: list[dict[str, Any]], *, wide: bool) -> list[str]:
 def _scheduler_lines(schedulers: list[dict[str, Any]]) -> list[str]:
     shown = domain_names.shown_of([each["name"] for each in schedulers])
     rows = [
-        {**each, "name": shown[each["name"]], "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]}
+        {**each, "name": shown[each["name"]], "share": f"{each['share']:.0%}",
+         "view": formats.duration(each["view_age_s"])}
         for each in schedulers
-    ]
-    titles = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
+    ]  # fmt: skip
+    titles = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view", "lease")
     return _lines(rows, titles, "SCHEDULER")
 
 
@@ -160,7 +161,7 @@ def _pod_lines(pods: list[dict[str, Any]]) -> list[str]:
         rows.append(
             {
                 "name": f"{pod['namespace']}/{pod['name']}", "state": pod["state"],
-                "for": None if pod["for_s"] is None else formats.duration(pod["for_s"]), "node": pod["node"],
+                "for": formats.duration(pod["for_s"]), "node": pod["node"],
                 "CPU": amounts.millicores(used["cores"]) if used else None,
                 "memory": amounts.text("memory", used["memory_bytes"]) if used else None, "why": pod["why"],
             }

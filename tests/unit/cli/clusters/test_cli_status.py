@@ -64,6 +64,9 @@ def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capac
     assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
     assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
     assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
+    wide = [line.split() for line in status_text.text(view, now_ns=1, wide=True).splitlines()[-3:]]
+    assert (wide[0][-1], wide[2][-1], view["nodes"][1]["age_s"]) == ("AGE", "-", None)
+    assert wide[1][-1] in ("s", "ms", "h", "min")
     # Scripts get numbers.
     assert [view["nodes"][0][name] for name in ("capacity", "capacity_sd")] == [
         round(capacity, 3),

@@ -122,6 +122,7 @@ async def test_a_placed_pod_is_explained_with_what_the_decision_used() -> None:
     text = await told(desk_with_pods(), "placed")
     assert text.startswith("Pod default/placed is on node-0 (Running)\n")
     assert "attempt 1" in text and "it used advertisement 1 of node-0" in text
+    assert "after waiting 0 s: bound" in " ".join(text.split())
     assert f"by scheduler-{objects.BOOT}, attempt 1" in " ".join(text.split())
     assert "lost" not in text
     assert "its node's advertisements do not cover it yet" in text
@@ -575,6 +576,7 @@ async def test_a_job_whose_pods_the_api_refuses_is_reported_with_the_reason() ->
 async def test_a_node_is_explained_by_dimension_limit_and_class() -> None:
     bus = answering.DeskBus(desk_with_pods())
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
+    assert "advertised 0 s ago (fresh): capacity 2.0" in text and "reserved: 1 Pod: default/placed (0 s)" in text
     assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
     assert "reserved: 1 Pod: default/placed" in text
     for word in ("DIMENSION", "temporary limit: 6 more", "image/default/pi", "placed there: 1 of image/default/pi"):

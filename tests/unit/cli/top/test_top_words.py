@@ -362,6 +362,8 @@ def test_the_table_is_plain_text() -> None:
     assert "\x1b" not in text
     (row,) = [line for line in text.splitlines() if line.startswith("node-1")]
     assert row.split() == ["node-1", "95%", "9%", "11%", "3", "2.1", "0.4", "1", "fresh", "measured"]
+    head, first, second = once.as_text(picture(node(), SILENT), name="test", wide=True).splitlines()[2:5]
+    assert [line.split("  ")[-1].strip() for line in (head, first, second)] == ["AGE", "400 ms", "-"]
 
 
 @pytest.mark.parametrize(
