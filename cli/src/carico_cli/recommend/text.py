@@ -61,13 +61,7 @@ def detail(row: Row, *, now_ns: int) -> str:
     lines += _containers(row)
     lines += [f"{dim}: costs {amounts.text_with_sd(dim, **each)} a Pod" for dim, each in row["further"].items()]
     lines.append("")
-    if row["cpu_bounds"] is not None:
-        low, high = (amounts.quantity("cpu", each) for each in row["cpu_bounds"])
-        # Of few Pods, none need have been above the percentile.
-        is_open = row["cpu_bounds"][1] >= row["usage"].get("cpu", {}).get("peak", math.inf)
-        upper = f"at least {low} (too few Pods for an upper end: {high} is the most seen)"
-        found = upper if is_open else f"{low} to {high}"
-        lines += words.paragraph(f"CPU before the margin: {found} with 95 % probability, by the Pods seen", "")
+    lines += _interval(row)
     lines += words.paragraph(
         f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
     )
@@ -98,6 +92,18 @@ def used(dim: str, value: float) -> str:
     """
     is_little = dim == "memory" and value < _WHOLE_FROM
     return f"{amounts.number(value / MEBIBYTE, 1)}Mi" if is_little else amounts.quantity(dim, value)
+
+
+def _interval(row: Row) -> list[str]:
+    """Return between which amounts the percentile of CPU is."""
+    if row["cpu_bounds"] is None:
+        return []
+    low, high = (amounts.quantity("cpu", each) for each in row["cpu_bounds"])
+    # Of few Pods, none need have been above the percentile.
+    is_open = row["cpu_bounds"][1] >= row["usage"].get("cpu", {}).get("peak", math.inf)
+    upper = f"at least {low} (too few Pods for an upper end: {high} is the most seen)"
+    found = upper if is_open else f"{low} to {high}"
+    return words.paragraph(f"CPU before the margin: {found} with 95 % probability, by the Pods seen", "")
 
 
 def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
