@@ -43,7 +43,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address 
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}{own}")
     lines += _of_record(answer, now_ns)
     lines += _of_wait(answer)
-    lines += _of_rescheduler(answer.get("rescheduler"), now_ns)
+    lines += _of_rescheduler(answer.get("rescheduler"), now_ns, at)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
         lines += _of_nodes(answer, at, shown=None if wide else SHOWN)
     lines += words.behind(answer)
@@ -172,7 +172,7 @@ def _of_lost(lost: Mapping[str, int] | None) -> list[str]:
     )
 
 
-def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
+def _of_rescheduler(said: Row | None, now_ns: int, at: addresses.Address) -> list[str]:
     """Return why the Pod was moved, and why it is moved next or not; without a rescheduler nothing."""
     if said is None:
         return []
@@ -182,8 +182,14 @@ def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
         source, why = moved["from"] or "another node", f": {moved['why']}" if moved["why"] else ""
         lines += words.paragraph(f"the rescheduler moved it here from {source} {formats.duration(ago_s)} ago{why}")
     if said["plan_at_ns"] is None:
-        next_move = f"has made no plan yet: {said['rests']}"
-    elif said["stays"] is not None:
+        return lines + words.paragraph(f"the rescheduler has made no plan yet: {said['rests']}")
+    ago = f"{formats.duration(max(now_ns - said['plan_at_ns'], 0) / 1e9)} ago"
+    # An older rescheduler does not report whether its plan has the Pod.
+    if not said.get("planned", True):
+        dry_run = at.carico("reschedule --dry-run")
+        new = f"it came to its node after the rescheduler's last plan ({ago}): `{dry_run}` makes one"
+        return lines + words.paragraph(new)
+    if said["stays"] is not None:
         next_move = f"does not move it: {said['stays']['detail']}"
     elif said["move"] is not None:
         next_move = f"plans to move it to {said['move']['to']}: {said['move']['why']}"
@@ -191,7 +197,7 @@ def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
         next_move = f"does not move it to {said['left_out']['to']}: {said['left_out']['detail']}"
     else:
         next_move = "may move it, and knows no better node for it"
-    return lines + words.paragraph(f"the rescheduler {next_move}")
+    return lines + words.paragraph(f"the rescheduler {next_move} (its plan {ago})")
 
 
 def _of_wait(answer: Row) -> list[str]:

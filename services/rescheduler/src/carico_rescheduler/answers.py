@@ -180,12 +180,14 @@ def moved(pod: objects.KnownPod) -> dict[str, Any] | None:
 def said_of(pod: objects.KnownPod, plan: decision.Plan | None) -> dict[str, Any]:
     """Return what a plan says of a Pod: why it stays, where it goes, or where it does not go and why."""
     if plan is None:
-        return {"plan_at_ns": None, "stays": None, "move": None, "left_out": None}
+        return {"plan_at_ns": None, "planned": False, "stays": None, "move": None, "left_out": None}
     stays = plan.skipped.get(pod.uid)
     move = next((each for each in plan.moves if each.pod.uid == pod.uid), None)
     left_out = next((each for each in plan.left_out if each.pod == pod.pod.key), None)
     return {
         "plan_at_ns": plan.at_ns,
+        # False: it came to its node after the plan was made.
+        "planned": pod.uid in plan.pods,
         "stays": None if stays is None else {"why": stays.why.value, "detail": stays.detail},
         "move": None if move is None else {"to": move.target, "why": move.why},
         "left_out": None if left_out is None else {"to": left_out.target, "detail": left_out.detail},

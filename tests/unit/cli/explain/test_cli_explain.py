@@ -166,6 +166,11 @@ PLANNED = {**NO_PLAN, "plan_at_ns": 1}
         ({**PLANNED, "move": {"to": "b", "why": "room"}}, "the rescheduler plans to move it to b: room"),
         ({**PLANNED, "left_out": {"to": "b", "detail": "full"}}, "the rescheduler does not move it to b: full"),
         (PLANNED, "the rescheduler may move it, and knows no better node for it"),
+        ({**PLANNED, "planned": True, "plan_at_ns": 248 * 10**9}, "knows no better node for it (its plan 32.0 s ago)"),
+        (
+            {**PLANNED, "planned": False, "plan_at_ns": 248 * 10**9},
+            "it came to its node after the rescheduler's last plan (32.0 s ago): `carico reschedule --dry-run` makes",
+        ),
         (NO_PLAN, "the rescheduler has made no plan yet: no advertisement of any node has arrived"),
     ],
 )

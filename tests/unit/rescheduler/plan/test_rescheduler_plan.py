@@ -101,6 +101,16 @@ def test_an_overloaded_node_gives_pods_away() -> None:
     assert [each.pods_after for each in found.nodes] == [6, 3]
 
 
+def test_a_pod_that_came_after_the_plan_was_not_planned_for() -> None:
+    known = world.make({"node-a": 4.0})
+    (web,) = world.deploy(known, "web", ["node-a"])
+    found = plan(known)
+    new = world.put(known, parts.make_pod("new", node_name="node-a", phase="Running"))
+    assert answers.said_of(web, found)["planned"] and answers.said_of(web, found)["stays"] is None
+    assert not answers.said_of(new, found)["planned"]
+    assert not answers.said_of(web, None)["planned"]
+
+
 def test_nothing_moves_where_nothing_is_overloaded_and_nothing_talks() -> None:
     known = world.make({"node-a": 4.0, "node-b": 4.0})
     world.deploy(known, "web", ["node-a"] * 6, tasks=1.0)

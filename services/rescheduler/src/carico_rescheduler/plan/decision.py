@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from carico_core.domain import amounts
 from carico_core.numerics.rescheduling.containers import gains
@@ -115,12 +115,14 @@ class Link:
 class Plan:
     """The moves, what is left out, and the cluster before and after.
 
-    traffic_bytes, excess_tasks: (before, after). within_bytes, links: the traffic before that stays on a node, and that
-    between nodes, the most first. verdict: why there are no moves; empty if there are.
+    pods: UIDs of all that it was made for. traffic_bytes, excess_tasks: (before, after). within_bytes, links: the
+    traffic before that stays on a node, and that between nodes, the most first. verdict: why there are no moves; empty
+    if there are.
     """
 
     moves: tuple[Move, ...]
     left_out: tuple[LeftOut, ...]
+    pods: Set[str]
     skipped: Mapping[str, movable.Skipped]
     skipped_names: Mapping[str, str]
     nodes: tuple[NodeLoad, ...]

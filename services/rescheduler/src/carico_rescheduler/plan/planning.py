@@ -89,6 +89,7 @@ def describe(
     return decision.Plan(
         moves=tuple(moves),
         left_out=tuple(left),
+        pods=frozenset(each.uid for each in context.pods),
         skipped=context.skipped,
         skipped_names={pod.uid: pod.pod.key for pod in context.pods if pod.uid in context.skipped},
         nodes=_nodes(context, after),
