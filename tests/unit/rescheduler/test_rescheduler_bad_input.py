@@ -48,7 +48,8 @@ def budget(made: Site) -> None:
 STAYS: dict[str, tuple[Callable[[Site], None], tuple[str, ...], int, str]] = {
     "autoscaler": (
         autoscaler, ("--mode", "node-selector"), 1,
-        "HorizontalPodAutoscaler busy owns its replicas, which --mode node-selector would pin to a node",
+        "HorizontalPodAutoscaler busy owns its replicas, which "
+        "CARICO_RESCHEDULER_MODE=node-selector would pin to a node",
     ),
     "rollout": (rollout, (), 9, "Deployment web: it is being rolled out: 4 of 9 replicas are updated"),
     "budget": (budget, (), 9, "PodDisruptionBudget all allows no disruption now"),

@@ -123,6 +123,14 @@ def test_a_pod_stays_for_a_reason(name: str) -> None:
     assert found is not None and found.why is why and found.detail
 
 
+@pytest.mark.parametrize("name", ["stateful-set", "recreate"])
+def test_a_reason_names_the_setting_that_would_let_the_pod_move(name: str) -> None:
+    known = world.make({"node-a": 4.0})
+    pod, _ = world.deploy(known, "web", ["node-a", "node-a"])
+    found = world.judge(known).why_not(CASES[name][0](known, pod))
+    assert found is not None and ": CARICO_RESCHEDULER_MODE=evict would end the old" in found.detail
+
+
 def test_every_reason_has_a_case() -> None:
     others = {movable.Stays.EXCLUDED, movable.Stays.FAILED, movable.Stays.AUTOSCALER}
     assert {why for _, why in CASES.values()} == set(movable.Stays) - others

@@ -20,6 +20,11 @@ class Mode(enum.StrEnum):
     EVICT = "evict"
     NODE_SELECTOR = "node-selector"
 
+    @property
+    def setting(self) -> str:
+        """How it is chosen, for people: `carico reschedule` has no flag for it."""
+        return f"CARICO_RESCHEDULER_MODE={self.value}"
+
 
 class Stays(enum.StrEnum):
     """Why a Pod is not moved; the label of a metric."""
@@ -86,7 +91,8 @@ class Judge:
         if pod.namespace in policy.baseline_namespaces or pod.claims_daemon_set or pod.is_mirror:
             return Skipped(why=Stays.BASELINE, detail="it belongs to its node, or to a namespace of the system")
         if policy.namespaces and pod.namespace not in policy.namespaces:
-            return Skipped(why=Stays.EXCLUDED, detail=f"namespace {pod.namespace} is not one of --namespaces")
+            detail = f"namespace {pod.namespace} is not one of CARICO_RESCHEDULER_NAMESPACES"
+            return Skipped(why=Stays.EXCLUDED, detail=detail)
         if pod.scheduler_name not in policy.schedulers:
             return Skipped(why=Stays.OTHER_SCHEDULER, detail=f"{pod.scheduler_name} places it")
         if found.annotations.get(objects.CHOICE) == "false":
@@ -102,7 +108,7 @@ class Judge:
         if owner.kind == "StatefulSet":
             if mode is Mode.EVICT:
                 return None
-            detail = f"a StatefulSet has no two Pods of one name: --mode {Mode.EVICT.value} would end the old one first"
+            detail = f"a StatefulSet has no two Pods of one name: {Mode.EVICT.setting} would end the old one first"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
         if owner.kind != "ReplicaSet":
             return Skipped(why=Stays.CONTROLLER, detail=f"its controller is a {owner.kind}")
@@ -117,18 +123,18 @@ class Judge:
         deployment = self.known.deployment_of(replica_set)
         if deployment is None:
             owner = replica_set.owner or "nothing"
-            detail = f"its ReplicaSet is controlled by {owner}: --mode {self.policy.mode.value} needs a Deployment"
+            detail = f"its ReplicaSet is controlled by {owner}: {self.policy.mode.setting} needs a Deployment"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
         if self.policy.mode is Mode.NODE_SELECTOR:
             return self._by_pinning(deployment)
         if not deployment.recreates:
             return None
-        detail = f"its Deployment's strategy is Recreate: --mode {Mode.EVICT.value} would end the old Pod first"
+        detail = f"its Deployment's strategy is Recreate: {Mode.EVICT.setting} would end the old Pod first"
         return Skipped(why=Stays.CONTROLLER, detail=detail)
 
     def _by_pinning(self, deployment: objects.Deployment) -> Skipped | None:
         if deployment.replicas != 1:
-            detail = f"--mode node-selector would pin all {deployment.replicas} replicas to one node"
+            detail = f"{Mode.NODE_SELECTOR.setting} would pin all {deployment.replicas} replicas to one node"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
         table = self.known.autoscalers
         if table.lacking is not None:
@@ -139,7 +145,8 @@ class Judge:
         if not owners:
             return None
         detail = (
-            f"HorizontalPodAutoscaler {owners[0]} owns its replicas, which --mode node-selector would pin to a node"
+            f"HorizontalPodAutoscaler {owners[0]} owns its replicas, which {Mode.NODE_SELECTOR.setting} would pin to a "
+            "node"
         )
         return Skipped(why=Stays.AUTOSCALER, detail=detail)
 
