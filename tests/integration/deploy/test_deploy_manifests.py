@@ -1,6 +1,8 @@
 """deploy/k8s without a kubelet: every overlay renders, holds to its own rules, and is what an API server accepts."""
 
+import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +55,24 @@ def test_the_overlays_are_those_that_the_readme_names() -> None:
         "web",
     ]
     assert all(f"`{overlay}`" in readme for overlay in OVERLAYS)
+
+
+def test_agents_without_a_scheduler_get_what_they_need_from_the_overlay_of_the_docs(tmp_path: pathlib.Path) -> None:
+    page = (K8S.parents[1] / "docs" / "with-kube-scheduler.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    small = os.path.relpath(K8S / "overlays" / "small", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(block.replace("../small", small), encoding="utf-8")
+    found = {
+        (each["kind"], each["metadata"]["name"]): each
+        for each in objects(kubernetes.kubectl("kustomize", str(tmp_path)))
+    }
+    assert found["Deployment", "carico-scheduler"]["spec"]["replicas"] == 0
+    agent = found["DaemonSet", "carico-agent"]["spec"]["template"]
+    assert agent["spec"]["automountServiceAccountToken"] is True
+    env = {each["name"]: each.get("value") for each in agent["spec"]["containers"][0]["env"]}
+    assert env["CARICO_AGENT_POD_CLASSES"] == "kubernetes"
+    chosen = found["NetworkPolicy", "carico-to-api"]["spec"]["podSelector"]["matchLabels"]
+    assert chosen.items() <= agent["metadata"]["labels"].items()
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
