@@ -229,10 +229,14 @@ def test_why_a_pod_was_moved_or_stays_is_answered_from_the_last_plan() -> None:
                 assert found["known"] and found["moved"]["from"] == "node-a"
                 assert "fewer tasks above the ceiling" in found["moved"]["why"]
                 assert found["stays"]["why"] == "young"
+            gone = min(before - {each["metadata"]["name"] for each in made.cluster.pods()})
+            found = await made.ask("pod.explain", {"namespace": "default", "pod": gone})
+            assert not found["known"] and found["went"]["successor"] in new and found["went"]["from"] == "node-a"
             stays = next(iter(before & {each["metadata"]["name"] for each in made.cluster.pods()}))
             found = await made.ask("pod.explain", {"namespace": "default", "pod": stays})
             assert found["moved"] is found["stays"] is found["move"] is found["left_out"] is None
-            assert not (await made.ask("pod.explain", {"namespace": "default", "pod": "no-such"}))["known"]
+            unknown = await made.ask("pod.explain", {"namespace": "default", "pod": "no-such"})
+            assert not unknown["known"] and unknown["went"] is None
             for wrong in ({}, {"namespace": "default"}, {"namespace": 1, "pod": 2}):
                 with pytest.raises(errors.BusError, match="expected"):
                     await made.ask("pod.explain", wrong)

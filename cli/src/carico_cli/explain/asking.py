@@ -91,7 +91,7 @@ class Asker:
             )
         except (service_queries.NoAnswer, service_queries.Refused):
             return None
-        return answer if answer["known"] else None
+        return answer if answer["known"] or answer.get("went") else None
 
     async def loads(self, node: str) -> "pod_telemetry.PodLoads | None":
         """Return what the Pods of a node use, as its agent reports; None where it does not answer."""

@@ -121,10 +121,12 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
 
 
 async def _add_rescheduler(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add what the rescheduler says of a bound Pod."""
-    if answer["state"] == "bound":
+    """Add what the rescheduler says of a bound Pod, or of one that has ended."""
+    if answer["state"] in ("bound", "ended"):
+        uid = answer.get("uid") or (answer["decision"] or {}).get("uid")
         found = await asker.rescheduling(answer["namespace"], answer["pod"])
-        answer["rescheduler"] = found if found is not None and found["uid"] == answer.get("uid") else None
+        said = {} if found is None else found if found["known"] else found["went"]
+        answer["rescheduler"] = found if said and said["uid"] == uid else None
 
 
 async def _add_uses(asker: asking.Asker, answer: dict[str, Any]) -> None:

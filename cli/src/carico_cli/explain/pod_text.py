@@ -176,6 +176,8 @@ def _of_rescheduler(said: Row | None, now_ns: int, at: addresses.Address) -> lis
     """Return why the Pod was moved, and why it is moved next or not; without a rescheduler nothing."""
     if said is None:
         return []
+    if not said["known"]:
+        return words.paragraph(_gone(said["went"]))
     lines, moved = [], said["moved"]
     if moved is not None:
         ago_s = max(now_ns / 1e9 - moved["at_s"], 0.0)
@@ -198,6 +200,13 @@ def _of_rescheduler(said: Row | None, now_ns: int, at: addresses.Address) -> lis
     else:
         next_move = "may move it, and knows no better node for it"
     return lines + words.paragraph(f"the rescheduler {next_move} (its plan {ago})")
+
+
+def _gone(move: Row) -> str:
+    """Return where the Pod went that a move replaced."""
+    ago = formats.duration(max(move["age_s"] - (move["took_s"] or 0.0), 0.0))
+    successor = f" as {move['successor']}" if move["successor"] else ""
+    return f"the rescheduler moved it from {move['from']} to {move['to']}{successor} {ago} ago: {move['why']}"
 
 
 def _of_wait(answer: Row) -> list[str]:

@@ -147,4 +147,5 @@ def move(each: Row) -> str:
     """Return one move in a line."""
     took = "" if each["took_s"] is None else f" after {formats.duration(each['took_s'])}"
     detail = f" ({each['detail']})" if each["detail"] else ""
-    return f"{each['pod']}: {each['from']} -> {each['to']}: {each['state']}{took}{detail}; {each['why']}"
+    now = f"; now {each['successor']}" if each["successor"] and each["state"] == "moved" else ""
+    return f"{each['pod']}: {each['from']} -> {each['to']}: {each['state']}{took}{detail}; {each['why']}{now}"

@@ -104,10 +104,16 @@ class Answers:
         )  # fmt: skip
 
     async def pod_explain(self, payload: bytes) -> bytes:
-        """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made."""
-        pod = self.source.pod(*serving.pod_of(serving.read_question(payload)))
+        """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made.
+
+        Of a Pod that is gone: the move that replaced it, as in `moves.list`; null if there was none.
+        """
+        namespace, name = serving.pod_of(serving.read_question(payload))
+        pod = self.source.pod(namespace, name)
         if pod is None:
-            return orjson.dumps({"known": False})
+            moves = [each for each in self.source.executor.ended if each.state is records.State.MOVED]
+            last = next((each for each in reversed(moves) if each.pod == f"{namespace}/{name}"), None)
+            return orjson.dumps({"known": False, "went": None if last is None else self._move(last)})
         return orjson.dumps(
             {
                 "known": True, "uid": pod.uid, "moved": moved(pod), **said_of(pod, self.source.last),

@@ -196,6 +196,25 @@ async def test_a_pod_that_no_rescheduler_knows_is_explained_without_it(answer: d
     assert "rescheduler" not in pod_text.text(explained, now_ns=280 * 10**9)
 
 
+WENT = {
+    "uid": "uid-placed", "successor": "placed-new", "from": "node-0", "to": "node-1", "age_s": 190.0, "took_s": 10.0,
+    "why": "2 MB/s less between nodes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("uid", "is_told"), [("uid-placed", True), ("of-a-namesake", False)])
+async def test_a_pod_that_was_moved_away_is_explained_with_its_successor(uid: str, is_told: bool) -> None:
+    desk = desk_with_pods()
+    bus = ReschedulingBus(desk)
+    bus.said = {"known": False, "went": {**WENT, "uid": uid}}
+    desk.state.remove_pod("uid-placed")
+    explained = await command.explain_pod(asker(bus), "default", "placed", 20)
+    text = " ".join(pod_text.text(explained, now_ns=0).split())
+    assert text.startswith("Pod default/placed has ended on node-0")
+    said = "the rescheduler moved it from node-0 to node-1 as placed-new 3 min ago: 2 MB/s less between nodes"
+    assert (said in text) is is_told
+
+
 class ReportingBus(answering.DeskBus):
     """A bus on which the agent of node-0 answers, too."""
 

@@ -49,7 +49,7 @@ def made_of(known: clusters.Cluster) -> decision.Plan:
 
 def ended(pod: str, number: int, state: str = "moved") -> dict[str, Any]:
     return {
-        "pod": pod, "uid": f"uid-{number}", "successor": f"{pod}-new", "from": "node-a", "to": "node-b",
+        "pod": pod, "uid": f"uid-{number}", "successor": "web-new", "from": "node-a", "to": "node-b",
         "mode": "surge", "state": state, "why": "10 MB/s less between nodes", "detail": "", "gain": 0.5,
         "began_at_ns": 1, "age_s": 9.0, "took_s": 3.25,
     }  # fmt: skip
@@ -140,7 +140,9 @@ def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPa
         return said, found, bus
 
     said, found, bus = asyncio.run(main())
-    assert said == ["default/web: node-a -> node-b: moved after 3.2 s; 10 MB/s less between nodes"] * 2
+    assert said == ["default/web: node-a -> node-b: moved after 3.2 s; 10 MB/s less between nodes; now web-new"] * 2
+    # The new Pod of a move that was undone is gone.
+    assert "web-new" not in cluster_text.move(ended("default/web", 1, "kept"))
     assert found["rounds"] == 5 and ("control.apply", {"most": 2}) in bus.asked
 
 
