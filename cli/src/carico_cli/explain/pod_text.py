@@ -41,9 +41,9 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address 
     if answer.get("class"):
         own = f"; settings of {answer['scheduler']}: {answer['profile']}" if answer.get("profile") else ""
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}{own}")
+    lines += _of_rescheduler(answer.get("rescheduler"), now_ns, at)
     lines += _of_record(answer, now_ns)
     lines += _of_wait(answer)
-    lines += _of_rescheduler(answer.get("rescheduler"), now_ns, at)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
         lines += _of_nodes(answer, at, shown=None if wide else SHOWN)
     lines += words.behind(answer)
@@ -242,6 +242,9 @@ def _of_nodes(answer: Row, at: addresses.Address, *, shown: int | None) -> list[
     said = f"Now {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} can take {of}"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
+    if _Reason.NODE_AFFINITY in answer["refused"] and (answer.get("rescheduler") or {}).get("moved"):
+        own = f"its affinity to {answer['node']} is of the move alone: a new Pod of its controller does not have it"
+        lines += words.paragraph(own)
     rows = answer["candidates"][:shown]
     lines += _table(rows)
     left = answer["nodes"] - len(rows)

@@ -22,7 +22,7 @@ from carico_cli.explain import (
 )
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import words
-from carico_core.domain import cluster, decision, errors, names, pod_telemetry
+from carico_core.domain import cluster, constraints, decision, errors, names, pod_telemetry, selectors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
@@ -194,6 +194,26 @@ async def test_a_pod_that_no_rescheduler_knows_is_explained_without_it(answer: d
     explained = await command.explain_pod(asker(bus), "default", "placed", 20)
     assert explained["rescheduler"] is None
     assert "rescheduler" not in pod_text.text(explained, now_ns=280 * 10**9)
+
+
+async def test_the_affinity_of_a_move_is_not_taken_for_the_pods_own() -> None:
+    desk = desk_with_pods()
+    # Without the taint, which refuses first.
+    desk.state.put_node(objects.make_node("node-1"))
+    named = selectors.Requirement(key="metadata.name", operator=selectors.IN, values=("node-0",))
+    to_node = selectors.NodeTerm(fields=(named,))
+    limits = constraints.Constraints(node_terms=(to_node,))
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Running", constraints=limits), NOW_S)
+    bus = ReschedulingBus(desk)
+    bus.said = {"known": True, "uid": "uid-placed", "moved": None, "rests": "", **PLANNED}
+    own = "its affinity to node-0 is of the move alone: a new Pod of its controller does not have it"
+    for moved, is_told in ((MOVED, True), (None, False)):
+        bus.said["moved"] = moved
+        explained = await command.explain_pod(asker(bus), "default", "placed", 20)
+        text = " ".join(pod_text.text(explained, now_ns=280 * 10**9).split())
+        assert "by node_affinity" in text and (own in text) is is_told
+        # With the other sentences about the Pod, not below the table of nodes.
+        assert text.index("the rescheduler may move it") < text.index("At the decision")
 
 
 WENT = {
