@@ -13,7 +13,7 @@ from carico_cli.live import members as member_signals
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import subjects
+from carico_core.wire import codec, fields, subjects
 
 CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
@@ -21,6 +21,8 @@ ANSWER_MOST_S = 2.0
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
 _NO_MODEL = "; nodes that kwok plays report nothing to an aggregator"
 STATS_WITHIN_S = 0.3
+# The largest message of the bus: some hundred moves.
+_MOVES_MAX_BYTES = 1024 * 1024
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE = 64
 
@@ -95,6 +97,7 @@ async def check(
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
         found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
+        found += await _rescheduler(bus, place)
         found += members.report(heard, place=place)
         found += await _versions(bus, place)
         found += await limits.check(bus, place)
@@ -137,6 +140,19 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
         do = place.log(name) + (_NO_MODEL if name == "aggregator" else "")
         return findings.warn(name, f"answers: {str(error).removeprefix(f'{subject}: ')}", do), b""
     return findings.ok(name, "answers"), answer
+
+
+async def _rescheduler(bus: Bus, place: places.Place) -> list[findings.Finding]:
+    """Return whether moves are paused, which outlives every restart; nothing where no rescheduler answers."""
+    try:
+        answer = await bus.request(subjects.query("rescheduler", "moves.list"), b"", timeout_s=ANSWER_MOST_S)
+        said = codec.parse_json(answer, maximum_bytes=_MOVES_MAX_BYTES)
+        paused = said.text("paused", maximum=fields.NAME_MAX, free=True)
+    except (errors.BusError, errors.MessageError):
+        return []
+    if not paused:
+        return [findings.ok("rescheduler", "answers")]
+    return [findings.warn("rescheduler", f"moves are {paused}", f"`{place.carico('reschedule resume')}`")]
 
 
 async def _versions(bus: Bus, place: places.Place) -> list[findings.Finding]:

@@ -506,6 +506,25 @@ def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:
         assert (right.verb, right.group, resource) in given, right
 
 
+@pytest.mark.parametrize(
+    ("answer", "level"),
+    [
+        ({"paused": ""}, Level.OK),
+        ({"paused": "paused since 2026-12-01T00:00:00Z"}, Level.WARN),
+        ({"paused": 7}, None),
+        (errors.BusError("no leader"), None),
+    ],
+)
+async def test_a_pause_of_the_rescheduler_is_not_forgotten(answer: object, level: Level | None) -> None:
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    bus = Bus([advertised("n1")], {subjects.query("rescheduler", "moves.list"): answer})
+    found = [each for each in await listen(bus, "n1", at=here) if each.what == "rescheduler"]
+    assert [each.level for each in found] == ([level] if level else [])
+    if level is Level.WARN:
+        assert found[0].detail == "moves are paused since 2026-12-01T00:00:00Z"
+        assert found[0].do == "`carico reschedule resume --name shop`"
+
+
 async def test_an_aggregator_that_answers_without_a_model_is_not_called_silent() -> None:
     subject = subjects.query("aggregator", bus_checks.QUESTIONS["aggregator"])
     answers = {subject: errors.BusError(f"{subject}: no model yet: no agent has reported")}
