@@ -2,9 +2,11 @@
 
 import math
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import click
+import orjson
 
 from carico_cli.clusters import which
 from carico_cli.live import addresses
@@ -104,10 +106,13 @@ def _of_cluster(
     question = {name: each for name, each in given.items() if each is not None}
 
     def say(move: cluster.Answer) -> None:
-        formats.say(formats.json_text(move) if is_json else cluster_text.move(move))
+        formats.say(_line(move) if is_json else cluster_text.move(move))
 
     def stand(answer: cluster.Answer) -> None:
-        for line in () if is_json else (*cluster_text.standing(answer, at), *cluster_text.rests(answer)):
+        if is_json:
+            formats.say(_line({name: answer[name] for name in ("current", "paused", "rests")}))
+            return
+        for line in (*cluster_text.standing(answer, at), *cluster_text.rests(answer)):
             formats.say(line)
 
     if what == "--watch":
@@ -116,12 +121,21 @@ def _of_cluster(
         answer = cluster.run(at, lambda asker: asker.plan(question))
         is_wide = output is formats.Output.WIDE
         formats.say(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide, at=at))
+    elif what == "--apply" and is_json:
+        moves: list[cluster.Answer] = []
+        answer = cluster.run(at, lambda asker: asker.apply(question, moves.append))
+        formats.say(formats.json_text({"moves": moves, "paused": answer["paused"], "rests": answer["rests"]}))
     elif what == "--apply":
         stand(cluster.run(at, lambda asker: asker.apply(question, say)))
     else:
         answer = cluster.run(at, lambda asker: asker.ask(f"control.{what}"))
         said = "paused: no further move begins" if answer["paused"] else "resumed: Pods may move"
         formats.say(formats.json_text(answer) if is_json else said)
+
+
+def _line(answer: Mapping[str, Any]) -> str:
+    """Return JSON of one line, as one of many."""
+    return orjson.dumps(answer).decode()
 
 
 def _of_problem(

@@ -225,6 +225,42 @@ def carico(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return functools.partial(carico_cli.run, monkeypatch, "reschedule")
 
 
+def run_on(bus: FakeBus) -> Callable[[addresses.Address, Callable[[cluster.ReschedulerAsker], Any]], Any]:
+    """What `cluster.run` does, on this bus."""
+    return lambda at, asking: asyncio.run(asking(cluster.ReschedulerAsker(bus, at)))
+
+
+@pytest.mark.parametrize("has_moves", [True, False])
+def test_applying_ends_with_one_object_of_json(
+    carico: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], has_moves: bool
+) -> None:
+    bus = FakeBus()
+    bus.moved *= 1 if has_moves else 3
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(cluster, "run", run_on(bus))
+    assert carico("--apply", "-o", "json", "--nats-url", "nats://127.0.0.1:4222") == 0
+    found = orjson.loads(capsys.readouterr().out)
+    assert [each["pod"] for each in found.pop("moves")] == ["default/web"] * (2 if has_moves else 0)
+    assert found == {"paused": "", "rests": "no move pays"}
+
+
+def test_watching_says_moves_and_how_things_stand_in_a_line_of_json_each(
+    carico: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ending(FakeBus):
+        async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+            if self.asked:
+                raise errors.BusUnavailable("gone")
+            return await super().request(subject, payload, timeout_s=timeout_s)
+
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(cluster, "run", run_on(Ending()))
+    assert carico("--watch", "-o", "json", "--nats-url", "nats://127.0.0.1:4222") != 0
+    move, standing = map(orjson.loads, capsys.readouterr().out.splitlines())
+    assert move == ended("default/old", 0)
+    assert standing == {"current": None, "paused": "", "rests": "no move pays"}
+
+
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
