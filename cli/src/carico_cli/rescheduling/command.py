@@ -23,6 +23,11 @@ _OF_PROBLEM = {
     "seconds": "--seconds", "proposals": "--proposals", "out": "--out", "moves_out": "--moves-out",
     "curve_out": "--curve-out",
 }  # fmt: skip
+# The same of a running cluster.
+_OF_CLUSTER = {
+    "algorithm": "--algorithm", "name": "--name", "nats_url": "--nats-url", "kubeconfig": "--kubeconfig",
+    "kube_context": "--context",
+}  # fmt: skip
 
 
 @click.command("reschedule")
@@ -82,6 +87,10 @@ def command(
         raise click.UsageError(f"got {' and '.join(chosen) or 'none'}, expected {expected}")
     files = {name: given.pop(name) for name in _OF_PROBLEM}
     if problem is not None:
+        for name, each in {"algorithm": algorithm, **given}.items():
+            if each:
+                flag = _OF_CLUSTER[name]
+                raise click.UsageError(f"{flag} and --problem: got both, but {flag} is for a running cluster")
         _of_problem(problem, max_moves=max_moves, seed=seed, output=output, **files)
         return
     for name, flag in _OF_PROBLEM.items():
@@ -151,14 +160,10 @@ def _of_problem(
         raise errors.SettingsError(f"--seconds: got {seconds:g}, expected a number above 0")
     # Imported here: numba takes half a second, which --seconds includes and --help does without.
     from carico_cli.rescheduling import planning, problem_file, report
-    from carico_core.numerics.rescheduling.services import search
 
-    report.check("--out", out)
-    report.check("--moves-out", moves_out)
-    report.check("--curve-out", curve_out)
+    report.check({"--out": out, "--moves-out": moves_out, "--curve-out": curve_out})
     named = problem_file.read(problem)
-    if search.prepare():
-        formats.say("compiled the search, once; the time begins now", err=True)
+    if _prepare():
         began_s = machine_clock.monotonic_s()
     if seconds is None and proposals is None:
         seconds = _DEFAULT_SECONDS
@@ -178,3 +183,17 @@ def _of_problem(
     formats.say(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
     if curve_out is not None and output is not formats.Output.JSON:
         formats.say(report.curve_text(plans, len(named.containers)))
+
+
+def _prepare() -> bool:
+    """Have the search compiled, or say that it is slow; return whether it was compiled now, in some ten seconds."""
+    from carico_core.numerics.rescheduling import compiled
+    from carico_core.numerics.rescheduling.services import search
+
+    if not compiled.IS_COMPILED:
+        slow = "numba is not installed: the search runs in Python, some 100 times slower"
+        formats.say(f"{slow} (pip install 'carico-cli[fast]')", err=True)
+    is_new = search.prepare()
+    if is_new:
+        formats.say("compiled the search, once; the time begins now", err=True)
+    return is_new

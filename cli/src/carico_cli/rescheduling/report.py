@@ -1,6 +1,7 @@
 """A plan as text, as JSON, and as the files of its placement and moves."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -10,10 +11,18 @@ from carico_cli.rescheduling import planning, problem_file
 from carico_core.domain import errors
 
 
-def check(flag: str, path: pathlib.Path | None) -> None:
-    """Check, before the search, that a file can be written there. Raises `SettingsError`."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise errors.SettingsError(f"{flag}: got {str(path)!r}, expected a file in a directory that exists")
+def check(files: Mapping[str, pathlib.Path | None]) -> None:
+    """Check, before the search, that a file of its own can be written for each flag. Raises `SettingsError`."""
+    flags: dict[pathlib.Path, str] = {}
+    for flag, path in files.items():
+        if path is None:
+            continue
+        if path.is_dir() or not path.parent.is_dir():
+            raise errors.SettingsError(f"{flag}: got {str(path)!r}, expected a file in a directory that exists")
+        other = flags.setdefault(path.resolve(), flag)
+        # /dev/null takes any number.
+        if other != flag and not path.is_char_device():
+            raise errors.SettingsError(f"{other} and {flag}: got {str(path)!r} for both, expected a file for each")
 
 
 def write(flag: str, path: pathlib.Path | None, content: object) -> None:

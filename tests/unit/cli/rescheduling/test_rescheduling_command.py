@@ -12,6 +12,7 @@ import pytest
 
 from carico_cli.rescheduling import problem_file
 from carico_core.domain import errors
+from carico_core.numerics.rescheduling import compiled
 from carico_core.numerics.rescheduling.services import search
 from tests.tools import carico_cli
 from tests.unit.cli.rescheduling import plan_checker, problem_files
@@ -95,6 +96,18 @@ def test_a_curve_has_a_point_for_each_limit(
     # Each of the 50 pairs is apart, and one move joins it.
     assert [point["local"] for point in points] == pytest.approx([0.02, 0.04, 0.1, 0.2, 0.24])
     assert "MAX MOVES" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_search_without_numba_says_that_it_is_slow(
+    carico: Carico, monkeypatch: pytest.MonkeyPatch, problem: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    is_compiled: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(compiled, "IS_COMPILED", is_compiled)
+    monkeypatch.setattr(search, "prepare", lambda: False)
+    assert carico("--problem", problem, "--proposals", 10, "--out", "/dev/null", "--moves-out", "/dev/null") == 0
+    said = "numba is not installed: the search runs in Python, some 100 times slower (pip install 'carico-cli[fast]')\n"
+    assert capsys.readouterr().err == ("" if is_compiled else said)
 
 
 def test_without_moves_nothing_moves(carico: Carico, problem: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -197,13 +210,20 @@ def test_a_file_that_is_no_problem_is_refused(
         (["--seconds", "1", "--proposals", "9"], "got both, expected one of them"),
         (["--out", "{folder}/none/p.json"], "expected a file in a directory that exists"),
         (["--moves-out", "{folder}"], "expected a file in a directory that exists"),
+        (["--out", "{folder}/x", "--moves-out", "{folder}/../{name}/x"], "--out and --moves-out: got"),
+        (["--out", "{folder}/x", "--curve-out", "{folder}/x"], "for both, expected a file for each"),
+        (["--algorithm", "ws-sa"], "--algorithm and --problem: got both, but --algorithm is for a running cluster"),
+        (["--name", "zzz"], "--name is for a running cluster"),
+        (["--nats-url", "nats://127.0.0.1:4222"], "--nats-url is for a running cluster"),
+        (["--kubeconfig", "/nope"], "--kubeconfig is for a running cluster"),
+        (["--context", "kind"], "--context is for a running cluster"),
         (["--problem", "{folder}/none.json"], "none.json: cannot be read (No such file or directory)"),
     ],
 )
 def test_wrong_flags_are_refused_before_the_search(
     carico: Carico, problem: pathlib.Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
 ) -> None:
-    given = [flag.format(folder=problem.parent) for flag in flags]
+    given = [flag.format(folder=problem.parent, name=problem.parent.name) for flag in flags]
     assert carico("--problem", problem, *given) == 2
     seen = capsys.readouterr()
     assert said in seen.err and seen.err.count("\n") == 1 and not seen.out
