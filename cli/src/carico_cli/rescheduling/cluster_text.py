@@ -59,9 +59,9 @@ def _nodes(found: Row, is_wide: bool) -> list[str]:
         )
         for each in shown
     ]  # fmt: skip
-    note = f"load: runnable tasks per core; a node is overloaded above {found['saturation']:.2f} (x)"
     if not rows:
-        return [f"no node changes; {note}"]
+        return ["no node changes"]
+    note = f"load: runnable tasks per core; a node is overloaded above {found['saturation']:.2f} (x)"
     return [*formats.aligned(("NODE", "BEFORE", "", "AFTER", "", "PODS"), rows, left=None), *words.paragraph(note, "")]
 
 
