@@ -26,21 +26,7 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
     lines += [*_leader_line(view), *_scheduler_lines(view)]
-    if view["nodes"]:
-        more = ("free", "cpu", "memory", "bottleneck", "age") if wide else ()
-        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
-        shown = [
-            {
-                **node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"]),
-                "age": formats.duration(node["age_s"]),
-            }
-            for node in view["nodes"][: None if wide else _NODES_SHOWN]
-        ]  # fmt: skip
-        lines += ["", *formats.lines(shown, columns, "NODE")]
-        if len(view["nodes"]) > len(shown):
-            fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
-            left = len(view["nodes"]) - len(shown)
-            lines.append(f"... and {left} more (-o wide shows all); {fresh} of all {len(view['nodes'])} are fresh")
+    lines += _node_lines(view["nodes"], wide=wide)
     if view["jobs"]:
         lines += [
             "",
@@ -56,6 +42,26 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     ]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
+
+
+def _node_lines(nodes: list[dict[str, Any]], *, wide: bool) -> list[str]:
+    if not nodes:
+        return []
+    more = ("free", "cpu", "memory", "bottleneck", "age") if wide else ()
+    columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
+    shown = [
+        {
+            **node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"]),
+            "age": formats.duration(node["age_s"]),
+        }
+        for node in nodes[: None if wide else _NODES_SHOWN]
+    ]  # fmt: skip
+    lines = ["", *formats.lines(shown, columns, "NODE")]
+    if len(nodes) > len(shown):
+        fresh = sum(node["freshness"] == "fresh" for node in nodes)
+        left = len(nodes) - len(shown)
+        lines.append(f"... and {left} more (-o wide shows all); {fresh} of all {len(nodes)} are fresh")
+    return lines
 
 
 def _waiting_line(view: dict[str, Any]) -> list[str]:
