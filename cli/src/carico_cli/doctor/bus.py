@@ -10,6 +10,7 @@ from typing import Protocol
 from carico_cli.doctor import agents, findings, limits, members, places
 from carico_cli.live import addresses, capacity_list, node_answers, services, signals
 from carico_cli.live import members as member_signals
+from carico_cli.live import picture as pictures
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
@@ -99,7 +100,9 @@ async def check(
         found += [finding for finding, _ in asked.values()]
         found += await _rescheduler(bus, place)
         found += members.report(heard, place=place)
-        found += await _versions(bus, place)
+        answering = services.parse_all({name: await _stats(bus, name) for name in services.ASKED})
+        found += _leaders(answering)
+        found += _versions(answering, place)
         found += await limits.check(bus, place)
         answers = await _states(bus, names)
         found += _notes(answers)
@@ -155,12 +158,24 @@ async def _rescheduler(bus: Bus, place: places.Place) -> list[findings.Finding]:
     return [findings.warn("rescheduler", f"moves are {paused}", f"`{place.carico('reschedule resume')}`")]
 
 
-async def _versions(bus: Bus, place: places.Place) -> list[findings.Finding]:
+def _leaders(answering: Sequence[pictures.Service]) -> list[findings.Finding]:
+    """Return a finding where several schedulers lead: a standby answers nothing."""
+    count = sum(each.name == services.SCHEDULER for each in answering)
+    if count < 2:
+        return []
+    detail = (
+        f"{count} lead on this bus, which have different Leases (CARICO_LEADER_NAME, CARICO_LEADER_NAMESPACE) or none: "
+        "any of them answers, and nodes may get more Pods than they have room for"
+    )
+    do = "run one, with the names of all in CARICO_SCHEDULER_NAMES: docs/high-availability.md"
+    return [findings.warn("scheduler", detail, do)]
+
+
+def _versions(answering: Sequence[pictures.Service], place: places.Place) -> list[findings.Finding]:
     """Return a finding where services, or this command, have different versions."""
     here = metadata.version("carico-cli")
     by_version: dict[str, list[str]] = {here: ["this command"]}
-    answers = {name: await _stats(bus, name) for name in services.ASKED}
-    for each in services.parse_all(answers):
+    for each in answering:
         by_version.setdefault(each.version or "?", []).append(f"{each.name} {each.instance[:8]}")
     if len(by_version) == 1:
         return [findings.ok("versions", here)] if len(by_version[here]) > 1 else []

@@ -12,7 +12,7 @@ from carico_cli.explain import asking, containers, node_text, pod_text
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
-from carico_core.domain import errors, names
+from carico_core.domain import decision, errors, names
 from carico_core.runtime.kube import cluster_access
 
 NODE, POD, JOB = "node", "pod", "job"
@@ -102,6 +102,10 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     answer["note"] = None if silence is None else str(silence)
     if answer["decision"] is None and answer["state"] != "waiting":
         await _add_record(asker, answer)
+    made = answer["decision"]
+    if answer["state"] == "elsewhere" and made is not None and made["outcome"] == decision.Outcome.BOUND:
+        # By a CARICO that serves another name, or by its extender.
+        answer |= {"state": "bound", "why": made["message"]}
     if answer["state"] in ("unknown", "ended"):
         await _add_api(asker, answer)
     if answer["state"] == "unknown":

@@ -6,8 +6,9 @@ from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.wire import codec, fields
 
+SCHEDULER = "carico-scheduler"
 # Services with few instances. A thousand agents are not asked one by one: their advertisements show that they run.
-ASKED = ("carico-scheduler", "carico-aggregator")
+ASKED = (SCHEDULER, "carico-aggregator")
 _TEXT_MAX = 4096
 _ENDPOINTS_MAX = 64
 # Counts of answers, and their time in ns, since the service's start.

@@ -202,6 +202,21 @@ async def test_services_of_different_versions_are_named() -> None:
     assert f"{HERE}: this command, carico-aggregator A1; 9.9.9: carico-scheduler A1" in differ.detail
 
 
+async def test_two_schedulers_that_lead_on_one_bus_are_reported() -> None:
+    def bus(*instances: str) -> doctor.Bus:
+        answers = [{"name": "carico-scheduler", "id": each, "version": HERE, "endpoints": []} for each in instances]
+        return doctor.Bus([], {"carico-scheduler": answers})
+
+    def leaders(found: list[findings.Finding]) -> list[findings.Finding]:
+        return [one for one in found if one.what == "scheduler" and "lead on this bus" in one.detail]
+
+    assert leaders(await doctor.listen(bus("A1"))) == []
+    (warned,) = leaders(await doctor.listen(bus("A1", "B2")))
+    assert warned.level is findings.Level.WARN
+    assert warned.detail.startswith("2 lead on this bus") and "CARICO_LEADER_NAME" in warned.detail
+    assert "CARICO_SCHEDULER_NAMES" in warned.do
+
+
 HERE = metadata.version("carico-cli")
 
 

@@ -30,6 +30,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
+from carico_scheduler.rules import policy
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
@@ -360,6 +361,18 @@ async def test_a_record_of_an_earlier_leader_is_read_from_the_stream() -> None:
     answer = await command.explain_pod(asker(bus), "default", "placed", 20)
     assert (answer["state"], answer["why"]) == ("bound", "node-0 had room for 1.3 Pods (threshold 1)")
     assert answer["acted_on"]["node"] == "node-0"
+
+
+async def test_a_pod_that_a_carico_of_another_name_placed_is_not_said_to_be_placed_by_another_scheduler() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.desk = answering.Desk(rules=policy.Policy(names=frozenset({"batch"})))
+    bus.desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Running"), NOW_S)
+    answer = await command.explain_pod(asker(bus), "default", "placed", 20)
+    assert (answer["state"], answer["why"]) == ("bound", "node-0 had room for 1.3 Pods (threshold 1)")
+    text = pod_text.text(answer, now_ns=0)
+    assert text.startswith("Pod default/placed is on node-0 (Running)\n")
+    assert "not placed by CARICO" not in text and "batch" not in text
 
 
 def status_of(phase: str, **state: Any) -> dict[str, Any]:
