@@ -238,7 +238,8 @@ def _before(count: int) -> str:
 
 def _of_nodes(answer: Row, at: addresses.Address, *, shown: int | None) -> list[str]:
     """Return all nodes as they are now."""
-    of = "it" if answer["state"] == "waiting" else "one more Pod like it"
+    alone = "one Pod like it, without its gang" if answer.get("gang") else "it"
+    of = alone if answer["state"] == "waiting" else "one more Pod like it"
     said = f"Now {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} can take {of}"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]

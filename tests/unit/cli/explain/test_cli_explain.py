@@ -22,7 +22,7 @@ from carico_cli.explain import (
 )
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import words
-from carico_core.domain import cluster, constraints, decision, errors, names, pod_telemetry, selectors
+from carico_core.domain import cluster, constraints, decision, errors, gangs, names, pod_telemetry, selectors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
@@ -373,6 +373,16 @@ async def test_a_pod_that_a_carico_of_another_name_placed_is_not_said_to_be_plac
     text = pod_text.text(answer, now_ns=0)
     assert text.startswith("Pod default/placed is on node-0 (Running)\n")
     assert "not placed by CARICO" not in text and "batch" not in text
+
+
+async def test_nodes_that_can_take_a_pod_are_not_said_to_take_its_gang() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    member = gangs.PodGang(gangs.Key("default", "train"), gangs.Asks(2))
+    desk.state.put_pod(objects.make_pod("train-0", gang=member), NOW_S)
+    text = await told(desk, "train-0")
+    assert "gang default/train: 1 of the 2 Pods that it needs are there\n" in text and "nodes fit" not in text
+    assert "\nNow 1 of 1 node can take one Pod like it, without its gang\n" in text
 
 
 def status_of(phase: str, **state: Any) -> dict[str, Any]:

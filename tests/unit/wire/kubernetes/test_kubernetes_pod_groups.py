@@ -95,6 +95,8 @@ def test_an_annotation_that_is_no_time_is_wrong(text: str) -> None:
     assert found is not None
     assert found.asks is not None
     assert found.asks.wrong.startswith("annotation carico.dev/gang-timeout-seconds: got ")
+    if text == "-1":
+        assert "got -1, expected" in found.asks.wrong
 
 
 def test_a_topology_key_that_is_too_long_for_a_label_is_wrong() -> None:

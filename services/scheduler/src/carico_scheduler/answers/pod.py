@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import amounts, cluster, decision, judgement, names
+from carico_core.domain import amounts, cluster, decision, gangs, judgement, names
 from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -92,6 +92,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
     kept = known.state.records.find(pod.uid)
     booking = None if kept is None else kept.booking
     profile = known.state.fleet.policy.profiles.get(pod.scheduler_name)
+    gang = known.state.gangs.key_of(pod)
     slot = None if pod.node_name is None else known.state.fleet.slot_of(pod.node_name)
     return {
         "namespace": pod.namespace,
@@ -105,6 +106,8 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         # Why a container of it does not run; empty if none waits.
         "stuck": pod.stuck,
         "class": names.class_of(pod),
+        # None: it is placed by itself.
+        "gang": None if gang is None else str(gang),
         "scheduler": pod.scheduler_name,
         # The settings of that name alone; None: it has none.
         "profile": None if profile is None else str(profile),
@@ -145,8 +148,7 @@ def _why(
         return f"it has waited for long: room on {turn.node} is held for it, as Pods end there; {why}"
     key = known.state.gangs.key_of(pod)
     if key is not None:
-        refused, candidates = explain.refused_to_gang(scores), explain.candidates_of(scores, scores.seen())
-        return f"{known.state.gangs.why(key)}; {explain.why_unplaced(refused, scores.view.count, candidates)}"
+        return _why_gang_waits(known, key, scores)
     if not standing.feasible(scores):
         why = explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
         return f"{why}; {waiting.in_vain}" if waiting is not None and waiting.in_vain else why
@@ -155,6 +157,14 @@ def _why(
     if known.turns is not None and len(known.turns):
         return "what room there is may be held for Pods that have waited longer, one node for each"
     return "there is room for it: it is placed in the next cycle"
+
+
+def _why_gang_waits(known: knowns.Known, key: gangs.Key, scores: cycle_scores.Scores) -> str:
+    why = known.state.gangs.why(key)
+    if known.state.gangs.is_short(key):
+        return why
+    refused, candidates = explain.refused_to_gang(scores), explain.candidates_of(scores, scores.seen())
+    return f"{why}; {explain.why_unplaced(refused, scores.view.count, candidates)}"
 
 
 def _judged(pod: cluster.Pod, scores: cycle_scores.Scores) -> dict[str, Any] | None:

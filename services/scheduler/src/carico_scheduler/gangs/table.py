@@ -116,6 +116,11 @@ class Gangs:
         gang.step(gang_records.COMPLETE)
         self.on_step(gang)
 
+    def is_short(self, key: gangs.Key) -> bool:
+        """Return whether a gang lacks something other than room, so that more nodes do not help it."""
+        gang = self._gangs.get(key)
+        return gang is None or not gang.may_place
+
     def why(self, key: gangs.Key) -> str:
         """Return why a gang waits, in words."""
         gang = self._gangs.get(key)

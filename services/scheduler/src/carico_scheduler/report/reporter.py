@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 from carico_core.domain import decision, gangs
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import cycle_scores
-from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
@@ -40,8 +39,8 @@ class ConditionSink(Protocol):
 class GangsInWords(Protocol):
     """The gangs."""
 
-    def find(self, key: gangs.Key) -> gang_records.Gang | None:
-        """Return a gang, or None."""
+    def is_short(self, key: gangs.Key) -> bool:
+        """Return whether a gang lacks something other than room."""
 
     def why(self, key: gangs.Key) -> str:
         """Return why a gang waits, in words."""
@@ -116,11 +115,11 @@ class Reporter:
 
     def _why_gang_waits(self, key: gangs.Key, scores: cycle_scores.Scores) -> _Unplaced:
         """Return why the Pods of a gang wait, some of which may fit a node by themselves."""
-        gang = self._gangs.find(key)
-        # More nodes do not help a gang that lacks Pods.
-        is_short = gang is None or not gang.may_place
-        verdict = verdicts.Verdict.UNKNOWN if is_short else verdicts.verdict_of(scores)
-        return _Unplaced(_facts(scores, explain.refused_to_gang(scores), f"{self._gangs.why(key)}; "), verdict)
+        why = self._gangs.why(key)
+        if self._gangs.is_short(key):
+            facts = _facts(scores, scores.refused)._replace(message=why)
+            return _Unplaced(facts, verdicts.Verdict.UNKNOWN)
+        return _Unplaced(_facts(scores, explain.refused_to_gang(scores), f"{why}; "), verdicts.verdict_of(scores))
 
     def _report(self, waiting: queues.Waiting, unplaced: _Unplaced, now_s: float) -> bool:
         """Report one Pod; return True if a report was due."""

@@ -86,11 +86,13 @@ def _annotated(annotations: Object) -> gangs.Asks:
 
 
 def _timeout(annotations: Object) -> tuple[str, object]:
-    given = annotations.get(TIMEOUT)
+    what, given = f"annotation {TIMEOUT}", annotations.get(TIMEOUT)
     try:
-        return f"annotation {TIMEOUT}", None if given is None else float(str(given))
+        seconds = float(str(given))
     except ValueError:
-        return f"annotation {TIMEOUT}", given
+        return what, given
+    # As it was written: -5 is quoted as -5.
+    return what, int(seconds) if seconds.is_integer() else seconds
 
 
 def _topology(annotations: Object) -> str:
