@@ -13,8 +13,6 @@ from carico_core.runtime.kube import cluster_access as kube
 from carico_core.runtime.process import settings
 from carico_local.cluster import folders, state
 
-_SCHEMES = ("nats", "tls", "ws", "wss")
-_EXAMPLE = "nats://127.0.0.1:4222"
 # The name of NATS in docker-compose.yml: commands that run in its containers have no other address.
 _COMPOSE_HOST = "nats-server"
 # How the cluster of docker compose is reached from the folder of docker-compose.yml, outside of its containers.
@@ -115,22 +113,8 @@ def remote(
     given_by: the flag or variable that holds the address; is_by_flag: whether it is a flag. Raises `SettingsError` for
     an invalid address or setting.
     """
-    if not all(map(_is_address, nats_url.split(","))):
-        raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
+    if not all(map(buses.is_address, nats_url.split(","))):
+        raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected {buses.ADDRESS}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
     return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted, is_by_flag=is_by_flag)
-
-
-def _is_address(text: str) -> bool:
-    """Return whether a NATS client accepts the address; without a scheme it is host:port, as everywhere in NATS.
-
-    >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
-    [True, True, False, False, False, False]
-    """
-    try:
-        parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
-        return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
-    except ValueError:
-        # A port that is not a number or is out of range, or an unclosed bracket.
-        return False

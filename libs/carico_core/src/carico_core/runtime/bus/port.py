@@ -4,6 +4,8 @@
 """
 
 import dataclasses
+import re
+import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -14,6 +16,8 @@ Handler = Callable[[str, bytes], None]
 Endpoint = Callable[[bytes], Awaitable[bytes]]
 # Of every service: all packages are released together.
 VERSION = "0.1.0"
+ADDRESS = "an address such as nats://127.0.0.1:4222"
+_SCHEMES = ("nats", "tls", "ws", "wss")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,32 @@ class BusSettings:
         "", help="prefix of the subjects on which answers come; empty: that of the service's role",
         why="a role may listen to its own inboxes only",
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        # A client would try an address that is none without end.
+        wrong = next((part for part in self.url.split(",") if not is_address(part)), None)
+        if wrong is not None:
+            raise ValueError(f"--bus-url (CARICO_BUS_URL, NATS_URL): got {shown(wrong)!r}, expected {ADDRESS}")
+
+
+def is_address(text: str) -> bool:
+    """Return whether a NATS client accepts the address; without a scheme it is host:port, as everywhere in NATS.
+
+    >>> [is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
+    [True, True, False, False, False, False]
+    """
+    try:
+        parsed = urllib.parse.urlsplit(text.strip() if "://" in text else f"nats://{text.strip()}")
+        return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        # A port that is not a number or is out of range, or an unclosed bracket.
+        return False
+
+
+def shown(url: str) -> str:
+    """Return addresses as they may stand in a log: without names and passwords."""
+    # Up to the last @, as URLs are parsed: a password may contain one. An address may have no scheme.
+    return re.sub(r"[^/,]*@", "", url)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def explain(error: Exception, settings: buses.BusSettings, *, now_s: float) -> T
     if isinstance(error, errors.UserError):
         return Trouble(kind=Kind.SERVER, text=said)
     kind = next((kind for kind, words in _SAID if re.search(words, said, re.IGNORECASE)), Kind.OTHER)
-    at = f"NATS at {tls.shown(settings.url)}"
+    at = f"NATS at {buses.shown(settings.url)}"
     match kind:
         case Kind.IDENTITY:
             return Trouble(kind=kind, text=f"{at} says {said} to {_identity(settings, now_s=now_s)}")

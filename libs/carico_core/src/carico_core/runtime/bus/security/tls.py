@@ -1,7 +1,6 @@
 """TLS of the bus: contexts made from files that are replaced while a service runs, and one line for what went wrong."""
 
 import functools
-import re
 import ssl
 from collections.abc import Callable
 
@@ -42,7 +41,7 @@ def explain(error: Exception, settings: buses.BusSettings) -> str:
 
 
 def _explain_certificate(error: ssl.SSLCertVerificationError, settings: buses.BusSettings) -> str:
-    code, where = error.verify_code, shown(settings.url)
+    code, where = error.verify_code, buses.shown(settings.url)
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"
         return f"the certificate of NATS at {where} {when}: renew it, or set this machine's clock"
@@ -60,12 +59,6 @@ def _make(settings: buses.BusSettings) -> ssl.SSLContext:
     if settings.tls_cert:
         context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
     return context
-
-
-def shown(url: str) -> str:
-    """Return addresses as they may stand in a log: without names and passwords."""
-    # Up to the last @, as URLs are parsed: a password may contain one. An address may have no scheme.
-    return re.sub(r"[^/,]*@", "", url)
 
 
 def _urls(settings: buses.BusSettings) -> list[str]:
