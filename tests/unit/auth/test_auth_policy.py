@@ -65,7 +65,8 @@ def test_a_reader_may_come_by_websocket() -> None:
     [({"agents": "carico-agent"}, "--agents: got 'carico-agent', expected namespace/name"),
      ({"readers": "a/b/c!"}, "--readers: got 'a/b/c!'"),
      ({"readers": "carico/carico-agent"}, "--readers: got carico/carico-agent, which is agent already"),
-     ({"audience": ""}, "--audience: got none")],
+     ({"audience": ""}, "--audience: got none"),
+     ({"account": "CARICO"}, "--account was removed: agents and all others have accounts of fixed names")],
 )  # fmt: skip
 def test_settings_without_sense_are_refused_in_one_line(flags: dict[str, str], words: str) -> None:
     argv = ["--issuer", "x", *(part for key, value in flags.items() for part in (f"--{key}", value))]

@@ -22,7 +22,8 @@ class AuthSettings:
     """Read once in `main`: environment CARICO_AUTH_..., flags --..."""
 
     removed: ClassVar[Mapping[str, str]] = {
-        "answer_within_s": "a request is refused after 3 s, before the server drops the client"
+        "account": "agents and all others have accounts of fixed names (docs/security.md#accounts)",
+        "answer_within_s": "a request is refused after 3 s, before the server drops the client",
     }
 
     issuer: str = settings.setting(
