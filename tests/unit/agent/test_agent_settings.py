@@ -56,6 +56,7 @@ def test_the_order_of_dimensions_is_not_the_users() -> None:
         ),
         (("--node", "n", "--dims", "cpu,cpu"), "--dims: got cpu,cpu, expected each dimension once"),
         (("--node", "n", "--dims", ""), "--dims: got none, expected each dimension once, at least one"),
+        (("--node", "n", "--baseline-namespaces", "Kube System"), "got 'Kube System', expected a namespace's name"),
         (("--node", "n", "--guard", "0.25"), "--guard was removed: a node accepts nothing above its ceilings"),
         (("--node", "n", "--sample-hz", "50"), "--sample-hz was removed: telemetry is read 10 times a second"),
         (("--node", "n", "--batch", "5"), "--batch was removed: the model is updated once a second"),

@@ -231,6 +231,13 @@ def test_names_that_cannot_be_are_refused(given: str, says: str) -> None:
         load("--names", given)
 
 
+@pytest.mark.parametrize("given", ["Kube System", "kube_system", "carico.io"])
+def test_a_namespace_that_cannot_be_is_refused(given: str) -> None:
+    with pytest.raises(errors.SettingsError) as caught:
+        load("--baseline-namespaces", f"carico,{given}")
+    assert str(caught.value) == f"--baseline-namespaces: got {given!r}, expected a namespace's name"
+
+
 @pytest.mark.parametrize("given", ["Scheduler", "a.b", "-a", "a" * 47])
 def test_a_replica_must_fit_into_a_subject_with_its_start(given: str) -> None:
     with pytest.raises(errors.SettingsError, match=r"--replica: got .*, expected a lower-case RFC 1123 label"):

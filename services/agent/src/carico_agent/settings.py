@@ -189,6 +189,7 @@ class AgentSettings:
             raise ValueError(f"--traffic: got {self.traffic!r}, expected none, sockets, recorded:FILE or promql:URL")
         if not names.is_subdomain(self.node):
             raise ValueError(f"--node: got {self.node!r}, expected a valid Kubernetes name")
+        names.check_namespaces("--baseline-namespaces", self.baseline_namespaces)
         if self.scope is sources.Scope.CGROUP and not self.cgroup:
             raise ValueError("--scope cgroup needs the group's path: give --cgroup PATH")
         if self.scope is sources.Scope.PROCESS and self.root_pid is None:

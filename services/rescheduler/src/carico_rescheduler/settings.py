@@ -101,10 +101,8 @@ class ReschedulerSettings:
     def __post_init__(self) -> None:
         if not self.names:
             raise ValueError("--names: got none, expected the schedulerNames whose Pods may move")
-        for flag, given in (("--namespaces", self.namespaces), ("--baseline-namespaces", self.baseline_namespaces)):
-            for name in given:
-                if not domain_names.is_label(name):
-                    raise ValueError(f"{flag}: got {name!r}, expected names of namespaces")
+        domain_names.check_namespaces("--namespaces", self.namespaces)
+        domain_names.check_namespaces("--baseline-namespaces", self.baseline_namespaces)
 
     def policy(self) -> movable.Policy:
         """Return what may move."""

@@ -157,6 +157,7 @@ class SchedulerSettings:
                 f"{domain_names.REPLICA_MAX} characters"
             )
         _check_names(self.names)
+        domain_names.check_namespaces("--baseline-namespaces", self.baseline_namespaces)
         try:
             profiles.parse_profiles(self.profiles, self.names)
         except ValueError as error:

@@ -62,6 +62,13 @@ def is_label(name: str) -> bool:
     return _LABEL_ONLY.fullmatch(name) is not None
 
 
+def check_namespaces(flag: str, given: Iterable[str]) -> None:
+    """Raise `ValueError` for what cannot be the name of a namespace; `flag`: how it was given."""
+    for name in given:
+        if not is_label(name):
+            raise ValueError(f"{flag}: got {name!r}, expected a namespace's name")
+
+
 def to_token(name: str, *, kind: str = "node") -> str:
     """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name contains.
 
