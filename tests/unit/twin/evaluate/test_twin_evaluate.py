@@ -53,10 +53,12 @@ def test_every_contender_finishes_a_small_job(name: str) -> None:
 
 def test_unknown_names_give_the_known_ones() -> None:
     with pytest.raises(
-        errors.SettingsError, match=r"scheduler: got 'kub' \(did you mean kube\?\), expected one of kube-"
+        errors.SettingsError, match=r"^--scheduler: got 'kub' \(did you mean kube\?\), expected one of kube-"
     ):
         contenders.named(["kub"])
-    with pytest.raises(errors.SettingsError, match=r"scenario: got 'pi-99', .*expected one of pi-100, pi-250"):
+    with pytest.raises(errors.SettingsError, match=r"^--scenario: got 'nope', expected one of "):
+        study.named(["nope"])
+    with pytest.raises(errors.SettingsError, match=r"^--scenario: got 'pi-99', .*expected one of pi-100, pi-250"):
         study.named(["pi-99"])
 
 

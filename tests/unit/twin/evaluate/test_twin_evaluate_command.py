@@ -80,8 +80,8 @@ def test_the_report_is_written_also_if_what_is_printed_is_not_read(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--scenario", "pi-99"), "scenario: got 'pi-99'"),
-        (("--scheduler", "kubes"), "scheduler: got 'kubes' (did you mean kube?)"),
+        (("--scenario", "pi-99"), "--scenario: got 'pi-99'"),
+        (("--scheduler", "kubes"), "--scheduler: got 'kubes' (did you mean kube?)"),
         (("--plan", "/nowhere.toml"), "/nowhere.toml: cannot be read (No such file or directory)"),
         # A device has no end.
         (("--plan", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected a TOML file"),

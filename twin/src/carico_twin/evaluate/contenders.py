@@ -160,13 +160,14 @@ def named(wanted: Iterable[str]) -> list[Contender]:
     families = {each.family for each in every.values()}
     for name in names:
         if name not in every and name not in families:
-            raise unknown("scheduler", name, [*every, *sorted(families - set(every))])
+            raise unknown("--scheduler", name, [*every, *sorted(families - set(every))])
     return [each for each in every.values() if not names or each.name in names or each.family in names]
 
 
 def unknown(kind: str, got: str, known: Sequence[str]) -> errors.SettingsError:
     """Return the error for an unknown name."""
-    near = domain_names.nearest(got, known, most=1)
+    # The known names follow anyway: a hint is for a slip alone.
+    near = domain_names.nearest(got, known, most=1, alike=0.75)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return errors.SettingsError(f"{kind}: got {got!r}{hint}, expected one of {', '.join(known)}")
 

@@ -86,7 +86,7 @@ def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
     every = all_plans()
     for name in wanted:
         if name not in every:
-            raise contenders.unknown("scenario", name, list(every))
+            raise contenders.unknown("--scenario", name, list(every))
     return [plan for name, plan in every.items() if not wanted or name in wanted]
 
 

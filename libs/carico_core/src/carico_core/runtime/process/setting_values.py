@@ -64,7 +64,7 @@ class Kind:
         return low_ok and (self.maximum is None or value <= self.maximum)
 
     def _nearest(self, text: str) -> str:
-        return next(iter(names.nearest(text, map(to_text, self.choices or ()), most=1, alike=0.4)), "")
+        return next(iter(names.nearest(text, map(to_text, self.choices or ()), most=1)), "")
 
 
 def kind_of(hint: Any, *, minimum: float | None, maximum: float | None, choices: tuple[Any, ...] | None) -> Kind:

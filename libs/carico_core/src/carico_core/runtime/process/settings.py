@@ -12,7 +12,7 @@ import dataclasses
 import os
 import sys
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from carico_core.domain import errors, names
@@ -204,7 +204,7 @@ _Texts = dict[tuple[str, ...], tuple[str, str]]
 def _from_environment(known: Sequence[Setting], environ: Mapping[str, str], gone: Mapping[str, str]) -> _Texts:
     by_name = {found.variable: found for found in known}
     # CARICO_AGENT_ of CARICO_AGENT_NODE: unknown names are refused only in groups that this program reads.
-    groups = tuple({found.variable.removesuffix(found.path[-1].upper()) for found in known})
+    groups = tuple(sorted({found.variable.removesuffix(found.path[-1].upper()) for found in known}))
     texts: _Texts = {}
     for ours, foreign in FOREIGN_VARIABLES.items():
         if ours in by_name and environ.get(foreign):
@@ -213,7 +213,8 @@ def _from_environment(known: Sequence[Setting], environ: Mapping[str, str], gone
         if name in by_name:
             texts[by_name[name].path] = (environ[name], name)
         elif name.startswith(groups):
-            raise errors.SettingsError(_unknown("environment variable", name, list(by_name), gone))
+            group = next(each for each in groups if name.startswith(each))
+            raise errors.SettingsError(_unknown("environment variable", name, by_name, gone, prefix=group))
     return texts
 
 
@@ -231,7 +232,7 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str], gone: Mapping[str
         if found is None and not has_value and positive is not None and positive.value.is_switch:
             found, value = positive, "false"
         elif found is None:
-            raise errors.SettingsError(_unknown("flag", name, list(by_flag), gone))
+            raise errors.SettingsError(_unknown("flag", name, by_flag, gone, prefix="--"))
         elif not has_value and found.value.is_switch:
             value = "true"
         elif not has_value:
@@ -242,11 +243,13 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str], gone: Mapping[str
     return texts
 
 
-def _unknown(what: str, name: str, known: Sequence[str], gone: Mapping[str, str]) -> str:
+def _unknown(what: str, name: str, known: Iterable[str], gone: Mapping[str, str], *, prefix: str) -> str:
     if name in gone:
         return f"{name} was removed: {gone[name]}"
-    near = names.nearest(name, known, most=1, alike=0.5)
-    return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'no similar name exists'} (see --help)"
+    # Without the prefix, in which all are alike.
+    own = (each.removeprefix(prefix) for each in known if each.startswith(prefix))
+    near = names.nearest(name.removeprefix(prefix), own, most=1)
+    return f"unknown {what} {name}; {f'nearest: {prefix}{near[0]}' if near else 'no similar name exists'} (see --help)"
 
 
 def _parsed(found: Setting, text: str, given_as: str) -> Any:
