@@ -7,6 +7,7 @@ from carico_agent.learning import configuration
 from carico_agent.pod_events import none
 from carico_agent.telemetry import panel, sources
 from carico_core.domain import errors
+from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loading
 
@@ -88,6 +89,16 @@ def test_every_setting_says_what_it_means() -> None:
 
 def test_a_kubeconfig_from_the_environment() -> None:
     assert load("--node", "n", KUBECONFIG="/k").kubeconfig == "/k"
+
+
+def test_variables_of_other_programs_stand_in_the_help() -> None:
+    every = [
+        *loading.describe(settings.AgentSettings, prefix=settings.PREFIX),
+        *loading.describe(cluster_access.KubeSettings, prefix="kube"),
+    ]
+    shown = {found.variable: found.help for found in every if found.variable in loading.FOREIGN_VARIABLES}
+    assert shown.keys() == loading.FOREIGN_VARIABLES.keys()
+    assert all(f"${foreign}" in shown[ours] for ours, foreign in loading.FOREIGN_VARIABLES.items())
 
 
 def test_pods_may_go_uncounted() -> None:

@@ -162,7 +162,9 @@ class AgentSettings:
         why="memory cannot be shared in time",
     )
     kubeconfig: str = setting(
-        "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"
+        "",
+        help="path of a kubeconfig, for Pod events from Kubernetes; empty: $KUBECONFIG, else this Pod's service "
+        "account, else ~/.kube/config",
     )
     kube_context: str = setting("", help="context of the kubeconfig; empty: its current one")
     record: str = setting("", help="file to record raw samples and Pod events to, for `carico replay`; empty: none")

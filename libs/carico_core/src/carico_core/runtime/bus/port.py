@@ -24,7 +24,9 @@ _SCHEMES = ("nats", "tls", "ws", "wss")
 class BusSettings:
     """How to reach NATS, and for how long what is said there holds."""
 
-    url: str = settings.setting("nats://127.0.0.1:4222", help="address of the NATS server, or several with commas")
+    url: str = settings.setting(
+        "nats://127.0.0.1:4222", help="address of the NATS server, or several with commas; if not set: $NATS_URL"
+    )  # fmt: skip
     lease_s: float = settings.setting(
         10.0, help="how long a node counts after its last message", unit="s", minimum=1.0, maximum=600.0,
         why="ten missed messages; a shorter lease forgets nodes at each hiccup",

@@ -19,7 +19,7 @@ class KubeSettings:
     """How the Kubernetes API is used."""
 
     kubeconfig: str = settings.setting(
-        "", help="path of a kubeconfig; empty: this Pod's service account, else ~/.kube/config"
+        "", help="path of a kubeconfig; empty: $KUBECONFIG, else this Pod's service account, else ~/.kube/config"
     )
     context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
     in_flight: int = settings.setting(
@@ -41,7 +41,8 @@ class KubeSettings:
 def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> accesses.Access:
     """Return the access by `kubeconfig` (a path), else this Pod's service account, else $KUBECONFIG or ~/.kube/config.
 
-    Blocks, as a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
+    A service's settings have $KUBECONFIG as `kubeconfig` already, so that it comes before the service account. Blocks,
+    as a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
     """
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
         return _in_cluster(environ=environ, clock=clock)
