@@ -42,7 +42,7 @@ def admit_pod(data: objects.Object) -> None:
     """Apply admission to a new Pod: priority, service account, tolerations. Raises `RequestFailed`."""
     spec = data["spec"]
     if spec.get("priority") is None:
-        spec["priority"] = _priority(data["metadata"]["name"], spec.get("priorityClassName", ""))
+        spec["priority"] = _priority(data, spec.get("priorityClassName", ""))
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["serviceAccountName"] = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccount"] = spec["serviceAccountName"]
@@ -54,10 +54,11 @@ def admit_pod(data: objects.Object) -> None:
             )
 
 
-def _priority(pod: str, of_class: str) -> int:
+def _priority(pod: objects.Object, of_class: str) -> int:
     if of_class and of_class not in SYSTEM_PRIORITIES:
+        name = pod.get("metadata", {}).get("name", "")
         detail = f"no PriorityClass with name {of_class} was found: also state spec.priority"
-        raise statuses.forbidden("pods", pod, f"{detail}, or use `carico up --control-plane real`, which has them")
+        raise statuses.forbidden("pods", name, f"{detail}, or use `carico up --control-plane real`, which has them")
     return SYSTEM_PRIORITIES.get(of_class, 0)
 
 
