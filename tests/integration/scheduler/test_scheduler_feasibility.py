@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.real_programs]
 PODS = 100
 # A difference that goes was none: kube-scheduler had not heard of everything yet, or it chose by chance, as it does
 # among volumes of one size, of which another claim of the Pod can only use some (the cluster of seed 3589583794).
-AGAIN = 8
+AGAIN = 40
 # Random clusters in `make test`, and in `make test-upstream`.
 CLUSTERS, MANY_CLUSTERS = 12, 150
 
