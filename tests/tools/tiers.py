@@ -1,13 +1,13 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is three runs at the same time. Two have
-pytest-xdist, in which the tests of one file go to one worker, and so do all tests of the shared control plane
+`python -m tests.tools.tiers parallel clusters serial` is `make test`. `parallel` is two runs at the same time, each
+with pytest-xdist, in which the tests of one file go to one worker, and so do all tests of the shared control plane
 (`SHARED_PLANE`): `waiting` has tests that wait for processes most of the time, in three workers more than the machine
 has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
-wants it. `clusters` has two tests of whole clusters, of minutes each. `serial` has what measures this machine, and
-would fail when other tests run at the same time. `system` has two workers, one of them for all tests that need Docker
-(`ENGINE`), of which a machine has one; it needs no idle machine and may run next to `parallel`. `compose` has those
-of docker-compose.yml, which have deadlines; `deadlines` is it next to `clusters`.
+wants it. `clusters` has two tests of whole clusters, of minutes each, which bear one other run. `serial` has what
+measures this machine, and would fail when other tests run at the same time. `system` has two workers, one of them for
+all tests that need Docker (`ENGINE`), of which a machine has one; it needs no idle machine and may run next to
+`parallel`. `compose` has those of docker-compose.yml, which have deadlines; `deadlines` is it next to `clusters`.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -95,7 +95,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
 TOGETHER: Mapping[str, tuple[str, ...]] = {
-    "parallel": ("waiting", "computing", "clusters"), "deadlines": ("clusters", "compose"),
+    "parallel": ("waiting", "computing"), "deadlines": ("clusters", "compose"),
 }  # fmt: skip
 # How much others go first, as for nice(1): those that wait would else wait for these, too.
 _NICE = {"computing": 5}
