@@ -9,13 +9,14 @@ from typing import Any, cast
 import pytest
 
 from carico_cli.doctor import installation, rights
-from carico_cli.explain import asking, containers, pod_text
+from carico_cli.explain import asking, pod_text
 from carico_cli.live import addresses, object_events
 from carico_cli.live import picture as pictures
 from carico_cli.top import overlays, pods_screen
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes.pods import containers
 from carico_local.api.storage import store
 from tests.contract.kubernetes import control_planes
 from tests.tools import waiting
@@ -99,7 +100,7 @@ async def test_explain_says_what_it_has_not_read(api: api_client.KubeClient) -> 
     assert len(found.newest) == object_events.KEPT_MOST
     answer = {
         "namespace": NAMESPACE, "pod": "busy", "state": "bound", "node": "node-1", "phase": "Pending", "why": "room",
-        "containers": containers.of_status({"containerStatuses": [{"name": "a", "state": {"waiting": {}}}]}),
+        "containers": containers.troubles({"containerStatuses": [{"name": "a", "state": {"waiting": {}}}]}),
         "events": found.newest, "events_earlier": found.earlier, "events_unread": found.unread,
     }  # fmt: skip
     lines = pod_text.text(answer, now_ns=0).splitlines()

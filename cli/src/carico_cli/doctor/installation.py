@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from carico_cli.doctor import findings, places, rights
-from carico_cli.explain import containers
 from carico_cli.live import object_events
 from carico_core.domain import errors
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes.pods import containers
 
 _WHAT = "installation"
 # Of everything in deploy/k8s.
@@ -70,9 +70,9 @@ def _unready(kind: str, part: Mapping[str, Any]) -> Iterator[str]:
 
 def _waiting(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for pod in pods:
-        for fact in containers.of_status(pod.get("status") or {}):
-            if fact["state"] == "waits" and fact["reason"] not in ("ContainerCreating", "PodInitializing"):
-                yield ": ".join(filter(None, (fact["reason"], fact["message"])))
+        for each in containers.troubles(pod.get("status") or {}):
+            if each.state is containers.State.WAITS and each.reason not in ("ContainerCreating", "PodInitializing"):
+                yield each.because
 
 
 def _unplaced(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from carico_cli.doctor import findings, places, rights, waiting
-from carico_cli.explain import containers
 from carico_cli.output import formats
 from carico_core.domain import amounts, cluster, errors, names
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects, instants
 from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes.pods import containers
 
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
 # same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
@@ -163,9 +163,9 @@ def _unnoticed(
 def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     """Return why the first container has not started, unless it may still be about to start."""
     status = pod.get("status") or {}
-    facts = [fact for fact in containers.of_status(status) if fact["state"] == "waits"]
-    waits = [fact["reason"] for fact in facts]
-    stuck = [_said(fact) for fact in facts if fact["reason"] not in _STARTING]
+    found = [each for each in containers.troubles(status) if each.state is containers.State.WAITS]
+    waits = [each.reason for each in found]
+    stuck = [_said(each) for each in found if each.reason not in _STARTING]
     placed_s = _placed_s(status)
     if not (waits or status.get("startTime") or status.get("containerStatuses")):
         since_s = now_s - placed_s
@@ -175,10 +175,10 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     return [f"{waits[0] or 'waiting'} for {formats.duration(now_s - placed_s)}"]
 
 
-def _said(fact: Mapping[str, Any]) -> str:
+def _said(trouble: containers.Trouble) -> str:
     """Return the reason, and the message without what it has in brackets."""
-    message = fact["message"].partition(" (")[0]
-    return f"{fact['reason']}: {message[:_QUOTED]}" if message else str(fact["reason"])
+    message = trouble.message.partition(" (")[0]
+    return f"{trouble.reason}: {message[:_QUOTED]}" if message else trouble.reason
 
 
 def _crashing(
@@ -186,11 +186,11 @@ def _crashing(
 ) -> list[findings.Finding]:  # fmt: skip
     """Return a finding about Pods whose containers end again and again."""
     found = [
-        f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')}"
-        f"{_said_of(fact['ended_reason'])})"
+        f"{pod.key} on {pod.node_name} (exit code {each.exit_code}, {amounts.plural(each.restarts, 'restart')}"
+        f"{_said_of(each.ended_reason)})"
         for pod, item in running
-        for fact in containers.of_status(item.get("status") or {})
-        if fact["state"] == "waits" and fact["reason"] == containers.CRASHING
+        for each in containers.troubles(item.get("status") or {})
+        if each.is_crashing
     ]
     if not found:
         return []

@@ -2,6 +2,5 @@
 
 - `command`, `capacity`: the commands; `asking`: asks scheduler, decision stream and API;
   `job_asking`: asks the API for a job's Pods
-- `pod_text`, `node_text`, `job_text`, `fit_text`: the answers as text; `containers`: why a Pod's containers do not run;
-  `remedies`: what could help, by reason
+- `pod_text`, `node_text`, `job_text`, `fit_text`: the answers as text; `remedies`: what could help, by reason
 """

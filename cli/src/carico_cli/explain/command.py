@@ -8,12 +8,13 @@ import click
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking, containers, node_text, pod_text
+from carico_cli.explain import asking, node_text, pod_text
 from carico_cli.live import addresses, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import decision, errors, names
 from carico_core.runtime.kube import cluster_access
+from carico_core.wire.kubernetes.pods import containers
 
 NODE, POD, JOB = "node", "pod", "job"
 # What kubectl calls them, in any case.
@@ -35,6 +36,8 @@ _OTHER_KINDS = frozenset(
     )
     for kind in names_of.split()
 )
+# Phases that the containers' states explain: of a running Pod, a container may end again and again.
+_EXPLAINED = ("Pending", "Running", "Failed")
 _OF_CONTROLLER = (
     "got {got!r}, expected a Pod, a node or a job: `kubectl get pods` lists the Pods that it created, "
     "`carico capacity --file` shows how many more would fit"
@@ -111,7 +114,7 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] == "unknown":
         raise silence or await _not_found(asker, answer, namespace, name)
     # An API that does not answer the scheduler would keep this command waiting, too.
-    is_asked = answer.get("phase") in containers.EXPLAINED and answer.get("api_silent_s") is None
+    is_asked = answer.get("phase") in _EXPLAINED and answer.get("api_silent_s") is None
     if answer["state"] == "bound" and is_asked and "containers" not in answer:
         await _add_containers(asker, answer)
     await asyncio.gather(_add_rescheduler(asker, answer), _add_uses(asker, answer))
@@ -193,7 +196,7 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         kept = "" if answer["node"] is None else ": records are kept for a day"
         nothing = f"there is no record of a decision about it{kept}"
         answer["why"] = made["message"] if made else nothing
-        answer["containers"] = containers.of_status(status) if answer["phase"] in containers.EXPLAINED else []
+        answer["containers"] = containers.troubles(status) if answer["phase"] in _EXPLAINED else []
     elif isinstance(found, str) and made is not None and answer["state"] == "unknown":
         # What has happened to the Pod since is not known.
         waits = made["outcome"] == "unschedulable"
@@ -207,7 +210,7 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
     """Add what the containers of a bound Pod wait for."""
     found = await asker.pod(answer["namespace"], answer["pod"])
     if isinstance(found, Mapping) and found["metadata"]["uid"] == answer["uid"]:
-        answer["containers"] = containers.of_status(found.get("status", {}))
+        answer["containers"] = containers.troubles(found.get("status", {}))
 
 
 def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None, at: addresses.Address) -> str:

@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import containers, remedies
+from carico_cli.explain import remedies
 from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts, decision, names
 from carico_core.wire.kubernetes import instants
+from carico_core.wire.kubernetes.pods import containers
 
 Row = Mapping[str, Any]
 # Nodes shown in a text; -o wide and -o json show more.
@@ -23,6 +24,8 @@ _EVENTS_SHOWN = 3
 _LASTING = frozenset(
     {_Reason.TAINT, _Reason.NODE_NAME, _Reason.NODE_SELECTOR, _Reason.NODE_AFFINITY, _Reason.UNSUPPORTED}
 )
+# Why containers fail before their program runs, so that there is no output to show.
+_NOT_BEGUN = ("StartError", "ContainerCannotRun")
 _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
@@ -33,8 +36,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address 
     """
     lines = [_headline(answer), *_of_node(answer, at.kubectl)]
     lines += _of_judgement(answer)
-    for sentence in containers.sentences(answer, at.kubectl):
-        lines += words.paragraph(sentence)
+    lines += _of_containers(answer, at.kubectl)
     lines += _of_events(answer)
     lines += _of_uses(answer)
     lines += words.paragraph(answer["why"])
@@ -85,6 +87,24 @@ def _of_judgement(answer: Row) -> list[str]:
     for hint in judged.get("hints") or ():
         lines += words.paragraph(hint)
     return lines
+
+
+def _of_containers(answer: Row, kubectl: str) -> list[str]:
+    """Return why its containers failed or what they wait for, and where to read more."""
+    found: Sequence[containers.Trouble] = answer.get("containers") or ()
+    if not found:
+        return []
+    key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
+    waits = any(each.state is containers.State.WAITS for each in found)
+    said = [each.sentence for each in found]
+    if not any(reason in _NOT_BEGUN for each in found for reason in (each.reason, each.ended_reason)):
+        if any(each.restarts and each.state is not containers.State.ENDED for each in found):
+            said.append(f"`{kubectl} logs {key} --previous` shows its output before it ended")
+        elif answer.get("phase") == "Failed":
+            said.append(f"`{kubectl} logs {key}` shows its output")
+        elif waits:
+            said.append(f"its node has not started it yet: `{kubectl} describe pod {key}`")
+    return [line for sentence in said for line in words.paragraph(sentence)]
 
 
 def _of_events(answer: Row) -> list[str]:

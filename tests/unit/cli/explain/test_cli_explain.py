@@ -13,7 +13,6 @@ from carico_cli.explain import (
     asking,
     capacity,
     command,
-    containers,
     fit_text,
     job_asking,
     node_text,
@@ -29,6 +28,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes.pods import containers
 from carico_scheduler.answers import questions
 from carico_scheduler.rules import policy
 from tests.tools import carico_cli
@@ -807,7 +807,7 @@ def test_advice_that_changes_something_names_its_cluster(at: addresses.Address, 
     answer = {
         "state": "bound", "namespace": "default", "pod": "a", "node": "n1", "phase": "Pending", "why": "",
         "node_ready": None, "decision": None, "acted_on": None,
-        "containers": containers.of_status(
+        "containers": containers.troubles(
             {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "x"}}}]}
         ),
     }  # fmt: skip

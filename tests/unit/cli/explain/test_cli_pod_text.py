@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from carico_cli.explain import containers, pod_text
+from carico_cli.explain import pod_text
 from carico_cli.output import words
 from carico_core.domain import judgement
+from carico_core.wire.kubernetes.pods import containers
 
 
 def test_the_answer_begins_with_the_judgement() -> None:
@@ -45,7 +46,7 @@ def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
     event = {"type": "Warning", "reason": "Failed", "message": "no such image", "lastTimestamp": "2026-11-21T10:00:00Z"}
     answer = {
         "namespace": "default", "pod": "bad", "state": "bound", "node": "node-1", "phase": "Pending", "why": "room",
-        "containers": containers.of_status(
+        "containers": containers.troubles(
             {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}}]}
         ),
         "events": [{**event, "reason": "Scheduled"}, {**event, "count": 3}],

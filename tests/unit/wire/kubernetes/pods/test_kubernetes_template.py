@@ -9,7 +9,7 @@ from carico_core.domain import messages, usage
 from carico_core.wire import fields, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.kubernetes import api_objects
-from carico_core.wire.kubernetes.pods import constraints, status, template
+from carico_core.wire.kubernetes.pods import constraints, containers, status, template
 from tests.unit.scheduler import objects
 
 
@@ -186,14 +186,14 @@ def test_a_pod_has_failed_if_it_says_so_or_ran_out_of_memory(found: dict[str, An
     ],
 )  # fmt: skip
 def test_why_a_container_does_not_run_is_stated_in_a_line(found: dict[str, Any], expected: str) -> None:
-    assert status.stuck_of(found) == expected
+    assert containers.stuck_of(found) == expected
     assert api_objects.parse_pod(pod() | {"status": found}).stuck == expected
 
 
 def test_why_a_container_does_not_run_is_kept_in_few_characters() -> None:
     waits = {"waiting": {"reason": "CreateContainerError", "message": "x" * 2**20}}
-    found = status.stuck_of({"containerStatuses": [{"name": "a", "state": waits}]})
-    assert len(found) == status.STUCK_CHARS and found.startswith("container a waits: CreateContainerError: xxx")
+    found = containers.stuck_of({"containerStatuses": [{"name": "a", "state": waits}]})
+    assert len(found) == containers.STUCK_CHARS and found.startswith("container a waits: CreateContainerError: xxx")
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_why_a_container_does_not_run_is_kept_in_few_characters() -> None:
 )  # fmt: skip
 def test_a_malformed_state_of_a_container_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        status.stuck_of({"containerStatuses": [wrong]})
+        containers.stuck_of({"containerStatuses": [wrong]})

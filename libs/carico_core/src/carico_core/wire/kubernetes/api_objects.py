@@ -12,7 +12,7 @@ from carico_core.domain import cluster, names
 from carico_core.wire.kubernetes import instants, pod_groups, selectors
 from carico_core.wire.kubernetes import object_fields as fields
 from carico_core.wire.kubernetes.object_fields import Object
-from carico_core.wire.kubernetes.pods import images, ownership, pod_requests, shared_values
+from carico_core.wire.kubernetes.pods import containers, images, ownership, pod_requests, shared_values
 from carico_core.wire.kubernetes.pods import spec as specs
 from carico_core.wire.kubernetes.pods import status as statuses
 
@@ -58,7 +58,7 @@ def _parse_progress(metadata: Object, spec: Object, status: Object) -> dict[str,
         "bound_by": _bound_by(metadata) if node_name and metadata.get("annotations") else "",
         "phase": fields.optional(status, "phase", "status.") or "Pending",
         "has_failed": statuses.has_failed(status, is_leaving=deleting),
-        "stuck": statuses.stuck_of(status),
+        "stuck": containers.stuck_of(status),
         "unscheduled_reason": unscheduled_reason,
         "unscheduled_message": unscheduled_message,
         "nominated_node": "" if node_name else fields.optional(status, "nominatedNodeName", "status."),
