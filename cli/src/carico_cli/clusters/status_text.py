@@ -33,8 +33,8 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
             *formats.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB"),
         ]
     if view["api_trouble"] is not None:
-        why = view["api_trouble"].rpartition("; jobs ")[0] or view["api_trouble"]
-        lines += ["", *words.paragraph(f"jobs and waiting Pods: not known: Kubernetes API: {why}", "")]
+        unknown = f"jobs and waiting Pods: not known: Kubernetes API: {view['api_trouble']}"
+        lines += ["", *words.paragraph(unknown, "")]
     lines += _waiting_line(view)
     lines += [
         f"crashed: {crash['service']} ({crash['how']}), {formats.duration((now_ns - crash['at_ns']) / 1e9)} ago"

@@ -136,7 +136,7 @@ def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> 
                 try:
                     api = await stack.enter_async_context(api_of(address, clock, environ, name=name))
                 except errors.KubeconfigError as error:
-                    api = f"{error}; jobs are not shown"
+                    api = str(error)
                 yield bus, api
         finally:
             await bus.close()

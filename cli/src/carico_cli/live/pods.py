@@ -33,6 +33,8 @@ class Pods:
 
     def __init__(self) -> None:
         self.trouble: str | None = None
+        # Whether Pods have been listed; they are shown as last seen while the API is away.
+        self.is_listed = False
         # When the API was asked for its Pods; None once it has answered.
         self.asked_at_s: float | None = None
         # UID -> (sort key, Pod).
@@ -48,11 +50,11 @@ class Pods:
         """Take in one event of the mirror of all Pods."""
         self.asked_at_s = None
         if isinstance(event, list_watch.Away):
-            self.trouble = f"away ({event.error}); jobs as last seen"
+            self.trouble = f"away ({event.error})"
             return
         self._rows_of = None
         if isinstance(event, list_watch.Listed):
-            self.trouble = None
+            self.trouble, self.is_listed = None, True
             for held in (self._pods, self._counts, self._created_s):
                 held.clear()
             for pod in event.objects:
@@ -71,9 +73,9 @@ class Pods:
         if self.trouble is not None:
             return self.trouble
         if silent_s >= ANSWER_S:
-            return f"no answer for {silent_s:.0f} s; jobs are not shown"
+            return f"no answer for {silent_s:.0f} s"
         if age_s is not None and age_s > SILENT_S:
-            return f"no answer for {age_s:.0f} s; jobs as last seen"
+            return f"no answer for {age_s:.0f} s"
         return None
 
     def rows(self, scheduler_names: Set[str]) -> tuple[pictures.Pod, ...]:

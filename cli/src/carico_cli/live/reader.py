@@ -84,13 +84,19 @@ class Reader:
         """Return the cluster as it is known now."""
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
-            pictures.Link(name="Kubernetes API", trouble=self.api_trouble),
+            pictures.Link(name="Kubernetes API", trouble=self._api_words()),
             pictures.Link(name="scheduler", trouble=self._scheduler_words() if self._is_connected else None),
         )
         names = self._signals.scheduler_names
         return self._signals.picture(
             jobs=self._pods.jobs(names), links=links, pods=self._pods.rows(names), loads=self.loads.now()
         )
+
+    def _api_words(self) -> str | None:
+        trouble = self.api_trouble
+        if trouble is None:
+            return None
+        return f"{trouble}; jobs {'as last seen' if self._pods.is_listed else 'are not shown'}"
 
     def _scheduler_words(self) -> str | None:
         """Return what it means that none answers: only the holder of the Lease does, also where several decide."""
@@ -312,7 +318,7 @@ class Reader:
                         # Without the watch that would follow.
                         return
             except errors.CaricoError as error:
-                self._pods.trouble = f"{error}; jobs are not shown"
+                self._pods.trouble = str(error)
                 self._settle(PODS)
             await asyncio.sleep(CONNECT_S)
 

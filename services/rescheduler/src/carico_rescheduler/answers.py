@@ -111,8 +111,8 @@ class Answers:
         namespace, name = serving.pod_of(serving.read_question(payload))
         pod = self.source.pod(namespace, name)
         if pod is None:
-            moves = [each for each in self.source.executor.ended if each.state is records.State.MOVED]
-            last = next((each for each in reversed(moves) if each.pod == f"{namespace}/{name}"), None)
+            moves = (each for each in reversed(self.source.executor.ended) if each.state is records.State.MOVED)
+            last = next((each for each in moves if each.pod == f"{namespace}/{name}"), None)
             return orjson.dumps({"known": False, "went": None if last is None else self._move(last)})
         return orjson.dumps(
             {
