@@ -525,15 +525,21 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     assert "the connection is not renewed any more" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("of", "call", "error"),
+    [
+        (nats.micro.service.Service, "add_endpoint", nats.errors.Error("away")),
+        # A server that stands still: what was sent is not confirmed, and it works through all of it when it goes on.
+        (nats_client.Client, "flush", nats.errors.FlushTimeoutError()),
+    ],
+)
 async def test_a_service_that_could_not_be_made_answers_nothing(
-    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch
+    server: nats_site.NatsServer, monkeypatch: pytest.MonkeyPatch, of: type, call: str, error: Exception
 ) -> None:
     bus = await join(server)
     spec = buses.ServiceSpec(name="carico-x", description="x", endpoints={"echo": _echo})
     with monkeypatch.context() as broken:
-        broken.setattr(
-            nats.micro.service.Service, "add_endpoint", losing(asyncio.Event(), nats.errors.Error("away"), 0.0)
-        )
+        broken.setattr(of, call, losing(asyncio.Event(), error, 0.0))
         with pytest.raises(errors.BusUnavailable):
             await bus.serve(spec)
     assert await bus.service_stats("carico-x", within_s=0.2) == []

@@ -5,7 +5,6 @@ import contextlib
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
-from nats.micro import add_service
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
@@ -18,7 +17,7 @@ from carico_core.wire import subjects
 async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
     """Return a running service with one endpoint per verb."""
     metadata = {} if spec.node is None else {"node": spec.node}
-    service = await add_service(
+    service = Service(
         client,
         ServiceConfig(
             name=spec.name,
@@ -29,14 +28,14 @@ async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
         ),
     )
     try:
+        # Not `add_service`: where that raises, its subscriptions remain, and a retry answers a second time.
+        await service.start()
         for verb, answer in spec.endpoints.items():
             subject = subjects.query(spec.short_name, verb, spec.node)
             config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
             await service.add_endpoint(config)
     except BaseException:
-        # A retry would leave two services, one of them incomplete.
-        with contextlib.suppress(NatsError):
-            await service.stop()
+        await _drop(service)
         raise
     return Handle(service)
 
@@ -48,17 +47,23 @@ class Handle:
         self._service = service
 
     async def close(self) -> None:
-        """Stop answering. Without a connection only drop the subscriptions, so that a reconnect does not renew them."""
+        """Stop answering."""
         try:
             # Draining waits with `wait_for`.
             with nats_server.Cancellable():
                 await self._service.stop()
         except NatsError:
-            client = self._service._client
-            ended = [each._subscription for each in self._service._endpoints]
-            for each in (*ended, *self._service._subscriptions.values()):
-                if each is not None:
-                    client._remove_sub(each._id)
+            await _drop(self._service)
+
+
+async def _drop(service: Service) -> None:
+    """Stop answering, without waiting for the server; a reconnect renews none of the subscriptions."""
+    endpoints = [each._subscription for each in service._endpoints]
+    for each in (*endpoints, *service._subscriptions.values()):
+        if each is not None:
+            with contextlib.suppress(NatsError):
+                await each.unsubscribe()
+            service._client._remove_sub(each._id)
 
 
 def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.micro has no types of its own
