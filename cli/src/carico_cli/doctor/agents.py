@@ -1,5 +1,6 @@
 """Which nodes advertise, according to NATS and to the scheduler."""
 
+import asyncio
 import contextlib
 import dataclasses
 import math
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from carico_cli.doctor import findings, places
-from carico_cli.live import capacity_list, node_answers
+from carico_cli.live import capacity_list, members, node_answers
 from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -18,11 +19,13 @@ CLOCK_MOST_S = 2.0
 LEARNS_WITHIN_S = 60
 # At most this many advertisements may arrive between the reading of NATS and the scheduler's answer.
 KEPT_WITHIN = 5
+# An agent advertises once a second.
+LISTEN_S = 1.5
 DAEMON_SET = "does the agent's DaemonSet exist and tolerate the nodes' taints? A node without an agent gets no Pods"
 
 
 class Newest(NamedTuple):
-    """A node's newest advertisement at the scheduler: its age by the scheduler's clock, and its sequence number."""
+    """A node's newest advertisement as it was heard: its age by the listener's clock, and its sequence number."""
 
     age_s: float
     seq: int
@@ -41,10 +44,21 @@ class Agents:
     # Their clocks are ahead of or behind this machine's.
     ahead: list[str]
     behind: list[str]
-    # The scheduler receives their advertisements, and NATS no longer stores them.
+    # Their advertisements are heard, and NATS no longer stores them.
     unkept: list[str]
     # How many stored advertisements cannot be decoded.
     unreadable: int
+
+
+async def listen(bus: members.Bus) -> dict[str, Newest]:
+    """Return each node's newest advertisement that arrives now, for which neither storage nor a scheduler is needed."""
+    heard: dict[str, bytes] = {}
+    with contextlib.suppress(errors.BusError):
+        subscription = await bus.subscribe(subjects.CAPACITY_ALL, heard.__setitem__)
+        await asyncio.sleep(LISTEN_S)
+        await subscription.unsubscribe()
+    read = (_read(subject, payload) for subject, payload in heard.items())
+    return {one.node: Newest(age_s=0.0, seq=one.seq) for one in read if one is not None}
 
 
 def newest_of(pages: Iterable[capacity_list.Page]) -> dict[str, Newest]:
@@ -58,11 +72,14 @@ def newest_of(pages: Iterable[capacity_list.Page]) -> dict[str, Newest]:
 
 
 def look(
-    stored: Sequence[tuple[str, bytes]], nodes: Sequence[str], *, newest: Mapping[str, Newest], lease_s: float,
+    stored: Sequence[tuple[str, bytes]] | None, nodes: Sequence[str], *, newest: Mapping[str, Newest], lease_s: float,
     now_s: float,
 ) -> Agents:  # fmt: skip
-    """Compare what NATS stores, as (subject, payload), with the scheduler's newest advertisements."""
-    kept = {subject: _read(subject, payload) for subject, payload in stored}
+    """Compare what NATS stores, as (subject, payload), with the newest advertisements that are heard.
+
+    `stored`: None where that cannot be read.
+    """
+    kept = {subject: _read(subject, payload) for subject, payload in stored or ()}
     heard = {one.node: one for one in kept.values() if one is not None}
     age_s = {name: now_s - one.ts_ns / 1e9 for name, one in heard.items()}
     silent: list[str] = []
@@ -86,7 +103,7 @@ def look(
         silent=silent,
         ahead=[name for name, age in age_s.items() if age < -CLOCK_MOST_S],
         behind=behind,
-        unkept=unkept,
+        unkept=[] if stored is None else unkept,
         unreadable=sum(one is None for one in kept.values()),
     )
 

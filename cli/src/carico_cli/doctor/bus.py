@@ -86,15 +86,11 @@ async def check(
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
     try:
-        found = [findings.ok(what, f"{url}: its version is supported, and JetStream is on")]
-        try:
-            stored = await bus.latest_capacities()
-        except errors.BusError:
-            do = "start an aggregator or a scheduler: either creates them"
-            return [*found, findings.warn("streams", "they do not exist yet", do)]
-        heard, asked = await asyncio.gather(_members(bus), _services(bus, place))
+        stored, found = await _stored(bus, place)
+        found.insert(0, findings.ok(what, f"{url}: its version is supported, and JetStream is on"))
+        heard, live, asked = await asyncio.gather(_members(bus), agents.listen(bus), _services(bus, place))
         names = [node.name for node in nodes]
-        newest = agents.newest_of(await _listed(bus, asked["scheduler"][1]))
+        newest = agents.newest_of(await _listed(bus, asked["scheduler"][1])) | live
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
         found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
@@ -106,10 +102,19 @@ async def check(
         found += await limits.check(bus, place)
         answers = await _states(bus, names)
         found += _notes(answers)
-        found += agents.learning(answers, stored, place=place)
+        found += agents.learning(answers, stored or [], place=place)
         return found
     finally:
         await bus.close()
+
+
+async def _stored(bus: Bus, place: places.Place) -> tuple[list[tuple[str, bytes]] | None, list[findings.Finding]]:
+    """Return the stored advertisements; None, and why, where they cannot be read."""
+    try:
+        return await bus.latest_capacities(), []
+    except errors.BusError as error:
+        do = f"an aggregator or a scheduler creates those that are missing; {place.log('nats')}"
+        return None, [findings.warn("streams", f"cannot be read: {error}", do)]
 
 
 async def _services(bus: Bus, place: places.Place) -> dict[str, tuple[findings.Finding, bytes]]:

@@ -70,7 +70,7 @@ def command(
 def _disk(paths: folders.Paths) -> list[findings.Finding]:
     why = machine.disk_shortage(paths.root)
     return (
-        [] if why is None else [findings.fail("disk", why, "make room: services that ended then restart by themselves")]
+        [] if why is None else [findings.fail("disk", why, "make room: services then go on, or restart, by themselves")]
     )
 
 

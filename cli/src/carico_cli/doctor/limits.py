@@ -39,7 +39,7 @@ async def check(bus: Bus, place: places.Place) -> list[findings.Finding]:
         if name not in _FULL_AS_INTENDED:
             near += _of_stream(name, await _ask(bus, _STREAM + name) or {})
     if not near:
-        return [findings.ok("limits", f"streams, disk and memory of NATS are below {NEAR:.0%}")]
+        return [findings.ok("limits", f"what NATS keeps is below {NEAR:.0%} of its limits")]
     do = f"beyond it NATS refuses or drops messages: {place.log('nats')}; raise the limit of JetStream, or remove nodes"
     return [findings.warn("limits", ", ".join(near), do)]
 

@@ -217,6 +217,8 @@ class Reader:
     async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, once more after each reconnection."""
         if self._is_brief:
+            # What is stored is old where NATS stores nothing now, as with a full disk.
+            await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
             # Once more only while something else does not answer: the nodes must not look silent for its sake.
             while not self.complete.is_set():
                 await self._until_done(lambda: self._take_kept(bus))

@@ -102,4 +102,4 @@ def disk_shortage(folder: pathlib.Path) -> str | None:
     if free_bytes >= ROOM_BYTES:
         return None
     free = amounts.text("memory", free_bytes)
-    return f"the disk of {folder} is full ({free} free): services end where they cannot write"
+    return f"the disk of {folder} is full ({free} free): nothing is stored until there is room, and services may end"

@@ -16,8 +16,8 @@ import orjson
 import pytest
 import yaml
 
+from carico_cli.doctor import agents, command, findings, kubernetes, places, rights
 from carico_cli.doctor import bus as bus_checks
-from carico_cli.doctor import command, findings, kubernetes, places, rights
 from carico_cli.live import addresses, members
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -42,8 +42,9 @@ FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", reque
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heartbeats are not waited for."""
+    """Nothing that arrives by itself is waited for."""
     monkeypatch.setattr(members, "LISTEN_S", 0.0)
+    monkeypatch.setattr(agents, "LISTEN_S", 0.0)
 
 
 class Api:
@@ -89,6 +90,7 @@ class Bus:
         self.answers = answers
         self.closed = False
         self.heartbeats: list[tuple[str, bytes]] = []
+        self.advertisements: list[tuple[str, bytes]] = []
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         if self.stored is None:
@@ -107,7 +109,7 @@ class Bus:
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
         bus = memory_bus.MemoryBus(memory_bus.Hub())
-        for name, payload in self.heartbeats:
+        for name, payload in self.advertisements if subject == subjects.CAPACITY_ALL else self.heartbeats:
             handler(name, payload)
         return await bus.subscribe(subject, handler)
 
@@ -339,6 +341,19 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     assert streams.do.startswith("`carico logs nats --name shop`")
 
 
+async def test_nodes_that_are_heard_are_not_taken_for_silent_where_nothing_is_stored_and_no_scheduler_answers() -> None:
+    """As while a disk is full: NATS stores nothing, and no scheduler can renew its Lease."""
+    bus = Bus([advertised("n1", age_s=900.0)], {})
+    bus.advertisements = [
+        (subjects.capacity(name), wire.encode_advertisement(objects.make_advertisement(name, seq=400)))
+        for name in ("n1", "n2")
+    ]
+    found = [one for one in await listen(bus, "n1", "n2", "n3") if one.what in ("agents", "streams")]
+    assert [one.detail for one in found] == [
+        "2 of 3 nodes advertise", "no advertisement for 10 s from n3", "NATS no longer stores advertisements of n1, n2",
+    ]  # fmt: skip
+
+
 class PagingBus(Bus):
     """One whose scheduler lists a node on each page."""
 
@@ -404,9 +419,15 @@ def test_a_service_that_a_signal_has_stopped_is_named_as_by_status(tmp_path: pat
     assert asyncio.run(command._services(paths)) == []
 
 
-async def test_streams_that_do_not_exist_yet() -> None:
-    found = await listen(Bus(None, {}), "n1")
-    assert [one.what for one in found] == ["NATS", "streams"]
+async def test_streams_that_cannot_be_read_hide_nothing_else() -> None:
+    """They do not exist yet, have no quorum, or the aggregator that readers ask does not answer."""
+    bus = Bus(None, {})
+    bus.advertisements = [advertised("n1")]
+    found = await listen(bus, "n1")
+    assert [(one.what, one.detail) for one in found[1:3]] == [
+        ("streams", "cannot be read: no stream"), ("agents", "1 of 1 node advertise"),
+    ]  # fmt: skip
+    assert [one.what for one in found[3:] if one.level is Level.FAIL] == ["aggregator", "scheduler"]
 
 
 async def test_a_bus_that_does_not_answer_or_refuses_every_client_is_one_line_with_what_to_do() -> None:

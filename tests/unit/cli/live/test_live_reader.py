@@ -225,3 +225,25 @@ async def test_nodes_do_not_look_silent_to_a_brief_reader_while_the_api_does_not
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_a_node_that_advertises_is_fresh_to_a_brief_reader_also_where_nothing_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while NATS' disk is full."""
+
+    async def nothing(bus: memory_bus.MemoryBus) -> list[tuple[str, bytes]]:
+        return []
+
+    monkeypatch.setattr(memory_bus.MemoryBus, "latest_capacities", nothing)
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    cluster.reader = readers.Reader(
+        lambda: fake_cluster.ADDRESS, cluster._connect, clock=cluster.clock, lease_s=fake_cluster.LEASE_S,
+        firsts=(readers.KEPT, readers.SCHEDULER), is_brief=True,
+    )  # fmt: skip
+    async with cluster.running():
+        await cluster.advertise(seq=2)
+        await waiting.until(
+            lambda: {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}, within_s=5.0
+        )
