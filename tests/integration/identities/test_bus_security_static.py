@@ -10,6 +10,8 @@ import pytest
 from nats.errors import Error as NatsError
 
 from carico_auth import arrangements, key_folder
+from carico_core.domain import errors
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, subjects
@@ -138,6 +140,18 @@ async def test_who_shows_no_key_or_another_is_refused(shared: Static, tmp_path: 
         with pytest.raises(NatsError, match="Authorization Violation"):
             async with security_site.raw(settings):
                 raise AssertionError("let in")
+
+
+async def test_an_encrypted_connection_that_ends_is_no_warning_of_asyncio(
+    shared: Static, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There was one at each attempt of a client with a wrong key, without end."""
+    other = tmp_path / "other.nk"
+    other.write_text(nkeys.generate(nkeys.Kind.USER))
+    settings = buses.BusSettings(url=shared.nats.url, tls_ca=str(shared.certificates / "ca.crt"), nkey=str(other))
+    with pytest.raises(errors.BusRefused):
+        await nats_bus.connect(settings, name="x", clock=security_site.CLOCK, owns_streams=False, within_s=1.0)
+    assert [each.message for each in caplog.records if each.name == "asyncio"] == []
 
 
 async def test_a_key_is_rotated_without_anyone_being_shut_out(shared: Static) -> None:
