@@ -86,15 +86,26 @@ async def reading(
 async def join(
     at: addresses.Address, clock: clocks.Clock, *, name: str, within_s: float | None = None
 ) -> "nats_bus.NatsBus":  # fmt: skip
-    """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; without `within_s` it waits."""
+    """Connect to the cluster's bus, in the role cli. Without `within_s` it waits.
+
+    Raises `BusUnavailable`, or `BusRefused` where the credentials are of another role.
+    """
     # Imported here: it takes half of the time of a command that asks only the API.
     from carico_core.runtime.bus import nats_bus
     from carico_core.wire import roles
 
     inbox = roles.inbox(roles.Role.CLI)
-    return await nats_bus.connect(
+    bus = await nats_bus.connect(
         at.bus, name=name, clock=clock, owns_streams=False, inbox=inbox, within_s=within_s
     )  # fmt: skip
+    try:
+        # Else each question would look unanswered.
+        await bus.check_inbox()
+    except errors.BusRefused as error:
+        await bus.close()
+        do = f"with a reader's credentials set CARICO_BUS_INBOX_PREFIX={roles.inbox(roles.Role.READER)}"
+        raise errors.BusRefused(f"{error}. Commands have the role cli; {do}") from None
+    return bus
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ from carico_auth import server_config
 from carico_cli.live import addresses, connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
+from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
@@ -102,6 +103,14 @@ async def test_people_see_all_by_their_rights(
         await services.close()
     # A reader may not ask how the work queue stands: it is asked once, and then no more.
     assert said.getvalue().lower().count("permissions violation") == (0 if role is roles.Role.CLI else 1)
+
+
+async def test_credentials_of_another_role_than_a_commands_are_named_at_once(server: nats_site.NatsServer) -> None:
+    """All answers would go where it may not listen, so that each service seemed to be away."""
+    settings = buses.BusSettings(url=url(server, roles.Role.READER.value))
+    address = addresses.Address(name="t", bus=settings, kube=api_client.KubeSettings())
+    with pytest.raises(errors.BusRefused, match=r"(?i)_inbox\.cli\..*CARICO_BUS_INBOX_PREFIX=_INBOX\.reader$"):
+        await connection.join(address, CLOCK, name="test", within_s=waiting.WAIT_S)
 
 
 def is_whole(found: pictures.Picture, role: roles.Role) -> bool:

@@ -52,6 +52,7 @@ class NatsBus:
         self._copies = copies
         self._owns_streams = owns_streams
         self._log = logs.get("bus", connection=name)
+        self._watch = watch
         self._claims = claims.NatsClaims(client, subscribe=self._subscribe)
         self._pullers: list[pull_consumer.Puller] = []
         self._upkeep = upkeep.Upkeep(client, watch, prepare=self.prepare, rng=rng)
@@ -237,6 +238,13 @@ class NatsBus:
                 await self._client.flush(timeout=1)
         with contextlib.suppress(NatsError):
             await self._client.close()
+
+    async def check_inbox(self) -> None:
+        """Raise `BusRefused` where no answer may reach us: our inboxes are those of another role."""
+        await (await self.subscribe(self._client.new_inbox(), lambda *_: None)).unsubscribe()
+        trouble = self._watch.trouble
+        if trouble is not None and trouble.kind is refusals.Kind.RIGHT:
+            raise errors.BusRefused(trouble.text)
 
     async def prepare(self) -> list[str]:
         """Check the server and, for a role that owns streams, create those that are missing; return their names.
