@@ -5,8 +5,11 @@ import pytest
 from carico_core.wire import roles
 from tests.security import attackers, bus_site
 
+# The last two are in the account of the streams, and ask services alone.
+REDIRECTING = (*attackers.IDENTITIES, (roles.Role.RESCHEDULER, None), (roles.Role.RECOMMENDER, None))
 
-@pytest.mark.parametrize(("role", "node"), attackers.IDENTITIES)
+
+@pytest.mark.parametrize(("role", "node"), REDIRECTING)
 def test_an_answer_that_is_redirected_changes_nothing(
     bus: bus_site.Bus, honest: bus_site.Honest, role: roles.Role, node: str | None
 ) -> None:

@@ -35,9 +35,6 @@ class Kube(informer.ListerWatcher, api_actions.BindApi, Protocol):
 class Bus(listening.Bus, scheduler.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a rescheduler uses."""
 
-    async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """Return the newest advertisement of each node that the bus has stored."""
-
     async def wait_closed(self) -> None:
         """Wait until the bus is closed for good."""
 
@@ -152,13 +149,6 @@ class Rescheduler:
         async with asyncio.TaskGroup() as group:
             for each in self.telemetry.listening.values():
                 group.create_task(each.run_forever(bus))
-            await serving.until_taken_with_warnings(
-                "stored advertisements", lambda: self._recall(bus), log="rescheduler"
-            )
-
-    async def _recall(self, bus: Bus) -> None:
-        for subject, payload in await bus.latest_capacities():
-            self.telemetry.recall(subject, payload)
 
     async def _forget_forever(self) -> None:
         while True:

@@ -154,10 +154,8 @@ def _scheduler(_: str | None) -> _Subjects:
 
 
 def _rescheduler(_: str | None) -> _Subjects:
-    publish = (
-        *(f"{subjects.PREFIX}.query.{service}.>" for service in ("scheduler", "aggregator")),
-        f"{_API}.DIRECT.GET.{streams.CAPACITY}",
-    )
+    # No right at JetStream: a request of its own could be directed at any stream.
+    publish = tuple(f"{subjects.PREFIX}.query.{service}.>" for service in ("scheduler", "aggregator"))
     heard = (subjects.CAPACITY_ALL, subjects.PODS_ALL, subjects.TRAFFIC_ALL)
     return publish, (*heard, *_questions("rescheduler"))
 

@@ -91,11 +91,14 @@ class Telemetry:
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in an advertisement that has just arrived."""
-        self._take_advertisement(subject, payload, is_stored=False)
-
-    def recall(self, subject: str, payload: bytes) -> None:
-        """Take in an advertisement that the bus had stored, as old as the wall clock says."""
-        self._take_advertisement(subject, payload, is_stored=True)
+        found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))
+        if found is None:
+            return
+        now_s = self._clock.monotonic_s()
+        self._into.advertisements[found.node] = found
+        self._advertised_s[found.node] = now_s
+        if self._heard_since_s is None:
+            self._heard_since_s = now_s
 
     def on_loads(self, subject: str, payload: bytes) -> None:
         """Take in the loads of a node's Pods."""
@@ -150,17 +153,6 @@ class Telemetry:
     def snapshot(self) -> Snapshot:
         """Return what is known now."""
         return Snapshot(known=self._into.copied(), reports=self._traffic.reports(), dropped=dict(self._dropped))
-
-    def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
-        found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))
-        if found is None:
-            return
-        age_s = max(0, self._clock.wall_ns() - found.sampled_at_ns) / 1e9 if is_stored else 0.0
-        now_s = self._clock.monotonic_s()
-        self._into.advertisements[found.node] = found
-        self._advertised_s[found.node] = now_s - age_s
-        if self._heard_since_s is None and not is_stored:
-            self._heard_since_s = now_s
 
     def _decoded(self, kind: str, subject: str, decode: Callable[[], Any]) -> Any:
         """Return a message if it is valid and newer than the last one of its writer; None otherwise."""
