@@ -132,7 +132,7 @@ async def _live(context: settings.Context, paths: folders.Paths, found: state.Cl
         heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
         if read.bus_trouble is not None:
             await _read_pods(read, api)
-        elif any(row["freshness"] != freshness.Freshness.FRESH.value for row in _nodes(read.picture(), found)):
+        elif not any(row["freshness"] == freshness.Freshness.FRESH.value for row in _nodes(read.picture(), found)):
             # NATS may store nothing now, as with a full disk: then what arrives is newer.
             await asyncio.sleep(_ADVERTISES_S)
         return _Live(
