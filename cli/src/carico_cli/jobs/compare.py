@@ -16,7 +16,7 @@ from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import manifest_files, options, settings
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import folders, machine, state
 from carico_local.cluster import plan as plans
@@ -246,7 +246,10 @@ async def _trials(
             done.append(one)
             mean = formats.number(one.pod_s["mean"])
             latency = "" if one.server_ms is None else f", servers' p99 {one.server_ms['p99']:.1f} ms"
-            formats.say(f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}")
+            failed = f", {amounts.plural(one.failed, 'Pod')} failed" if one.failed else ""
+            formats.say(
+                f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}{failed}"
+            )
     return done, idle_ms
 
 

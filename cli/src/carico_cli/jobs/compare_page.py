@@ -62,7 +62,8 @@ def _result(found: Report) -> str:
     """Return what CARICO took, and kube-scheduler with the requests that gave the shortest job or the shortest Pods."""
     rows = found["contenders"]
     ours = rows.get(contenders.CARICO)
-    parts = [] if ours is None else [f"The job took {_took(ours)} under CARICO."]
+    has_times = ours is not None and ours["job_s"]["median"] is not None
+    parts = [f"The job took {_took(ours)} under CARICO."] if has_times else []
     kube = _of_kube(found)
     if kube:
         fastest, lightest = (min(kube, key=lambda name: rows[name][figure]["median"]) for figure in _FIGURES)
@@ -135,7 +136,7 @@ def _sentence(found: Report) -> str:
     setting = found["setting"]
     most = max((row["runs"] for row in found["contenders"].values()), default=0)
     return (
-        f"{setting['pods']} Pods{_work(setting)} on {setting['nodes']} nodes of {setting['cores']} "
+        f"{amounts.plural(setting['pods'], 'Pod')}{_work(setting)} on {setting['nodes']} nodes of {setting['cores']} "
         f"emulated cores at scale {setting['scale']:g}{_bound(setting)}. "
         f"{'One run of each' if most == 1 else f'Medians of {most} runs in turn'}.{_servers(found)}"
     )
@@ -179,7 +180,9 @@ def _target(one: Mapping[str, Any]) -> str:
 def _draw_runs(drawn: Any, found: Report) -> None:
     axes = drawn.subplots()
     for index, name in enumerate(found["contenders"]):
-        runs: Sequence[Mapping[str, Any]] = [one for one in found["trials"] if one["contender"] == name]
+        runs: Sequence[Mapping[str, Any]] = [
+            one for one in found["trials"] if one["contender"] == name and not one["failed"]
+        ]  # fmt: skip
         axes.plot(
             [one["pod_s"]["mean"] for one in runs], [one["job_s"] for one in runs],
             linestyle="none", marker="o" if name == "carico" else "x", color=charts.colour(index), label=name,

@@ -23,7 +23,12 @@ def row(job_s: float, pod_s: float, *, runs: int = 5) -> dict[str, object]:
 def report(runs: int = 5, **contenders: dict[str, object]) -> dict[str, Any]:
     rows = {name.replace("_", "-"): each for name, each in contenders.items()} or {"carico": row(20.0, 6.0, runs=runs)}
     trials = [
-        {"contender": name, "job_s": each["job_s"]["median"], "pod_s": {"mean": each["pod_mean_s"]["median"]}}  # type: ignore[index]
+        {
+            "contender": name,
+            "failed": each["failed"],
+            "job_s": each["job_s"]["median"],  # type: ignore[index]
+            "pod_s": {"mean": each["pod_mean_s"]["median"]},  # type: ignore[index]
+        }
         for name, each in rows.items()
     ]
     return {
@@ -74,6 +79,12 @@ def test_the_result_is_short_where_one_setting_is_best_and_states_what_failed() 
     lost = report(carico=row(63.0, 5.5) | {"pod_mean_s": dict.fromkeys(("median", "least", "most"))})
     assert compare_page._result(lost) == "The job took 63.0 s with - s a Pod under CARICO."
     assert "not ended" in compare_page.page(lost)
+    unknown = dict.fromkeys(("median", "least", "most"))
+    undone = dict.fromkeys(("job_s", "pod_mean_s", "pod_p95_s"), unknown) | {"failed": 40}
+    none = report(carico=row(1.0, 1.0) | undone)
+    assert compare_page._result(none) == "40 Pods failed."
+    assert "not ended" in compare_page.page(none)
+    assert "-" in compare_page.text(none)
 
 
 def test_a_machine_without_psi_is_not_said_to_be_busy(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

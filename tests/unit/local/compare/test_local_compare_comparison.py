@@ -109,6 +109,20 @@ def test_what_no_server_could_ask_for_is_refused(text: str) -> None:
         servers.millicores(text, cores=4)
 
 
+def test_a_run_in_which_a_pod_failed_has_no_times() -> None:
+    found = [made("carico", 1, 100.0, 6.0), made("carico", 2, 3.0, 1.0, failed=7), made("kube-500m", 1, 98.0, 7.0)]
+    found += [made("kube-500m-bare", 1, 1.0, None, failed=9), made("kube-100m", 1, 2.0, 1.0, failed=1)]
+    names = dict.fromkeys(one.contender for one in found)
+    report = comparison.report(found, [contender.parse(name, cores=4) for name in names], setting={})
+    ours, fast = report["contenders"]["carico"], report["contenders"]["kube-100m"]
+    assert (ours["runs"], ours["failed"], ours["job_s"]["least"], ours["pod_mean_s"]["least"]) == (2, 7, 100.0, 6.0)
+    assert (fast["job_s"]["median"], fast["pod_mean_s"]["median"], fast["failed"]) == (None, None, 1)
+    assert report["agent_overhead"] == {}
+    verdicts = {one["what"]: one["verdict"] for one in report["targets"]}
+    assert verdicts["job time against 1.05 x the best kube setting's"] == "met"
+    assert verdicts["mean Pod time against a quarter of kube-100m's"] == "unknown"
+
+
 def test_what_was_not_run_is_unknown() -> None:
     said = compared(made("carico", 0, 50.0, None), made("kube-200m", 0, 100.0, 7.0))
     assert said["mean Pod time against kube-500m's"] == "unknown"
