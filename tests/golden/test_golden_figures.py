@@ -30,6 +30,7 @@ def test_2_4_pressure_spikes_under_all_workloads() -> None:
     assert row(one, 0)["mean"] == pytest.approx(0.01, abs=0.005)
     assert row(ten, 0)["largest"] == pytest.approx(0.45, abs=0.01)
     assert row(one, 1)["mean"] == pytest.approx(0.04, abs=0.005)
+    assert row(one, 1)["largest"] == pytest.approx(0.21, abs=0.005)
     assert row(one, None)["largest"] == pytest.approx(0.19, abs=0.005)
     assert row(ten, 10)["mean"] == pytest.approx(0.98, abs=0.006)
 

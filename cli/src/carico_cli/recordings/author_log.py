@@ -150,6 +150,8 @@ class _Parser:
         found = sample_words.columns(line[27:].removeprefix("(metrics)"))
         if found is None:
             raise self._error(shown(line[27:]), f"a (metrics) sample such as {' or '.join(sample_words.EXAMPLES)}")
+        if not sample_words.are_shares(found):
+            raise self._error(shown(line[27:]), "utilisation as a share from 0 to 1, not in percent")
         now = self._open
         # A build may write each resource on a line of its own.
         if now is not None and at_s - now.at_s < DISORDER_S and now.values.keys().isdisjoint(found):

@@ -37,7 +37,7 @@ _KINDS = {
 _WINDOWS = {"avg10": " avg10", "avg60": " avg60", "avg300": " avg300", "total": ""}
 # Utilisation has the name of its resource, that of the CPU none; of the CPU's pressures only `full` says which.
 _NAMES = {("cpu", kind): kind for kind in _KINDS.values()} | {("memory", "utilisation"): MEMORY}
-# Scheduling delays make a share of pressure exceed 1 a little; a column of microseconds has far larger numbers.
+# Scheduling delays make a share exceed 1 a little; microseconds and percentages are far larger numbers.
 _SHARE_MOST = 2.0
 # Totals that were not subtracted only grow. Fewer samples than a batch may do so by chance.
 _TOTALS_LEAST = 10
@@ -64,6 +64,13 @@ def columns(text: str) -> dict[str, float] | None:
             if not np.isfinite(found[name]):
                 return None
     return found if found and not words else None
+
+
+def are_shares(found: Mapping[str, float]) -> bool:
+    """Return whether utilisation is a share, as the author's always is, and not in percent."""
+    return all(
+        0.0 <= value <= _SHARE_MOST for name, value in found.items() if name == MEMORY or name.endswith(UTILISATION)
+    )
 
 
 def ordered(names: Mapping[str, object]) -> tuple[str, ...]:

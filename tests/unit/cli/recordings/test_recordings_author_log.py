@@ -69,6 +69,13 @@ def test_each_build_of_the_author_has_its_samples(
             author_logs.log() + b"2025/05/21 21:26:5",
             "line 13: got '2025/05/21 21:26:5' and then the end of the file, expected a ",
         ),
+        *(
+            (
+                f"2025/05/21 21:26:53.000000 (metrics) {sample}\n".encode(),
+                f"line 1: got '(metrics) {sample}', expected utilisation as a share from 0 to 1, not in percent",
+            )
+            for sample in ("cpu utilisation: 37.5 cpu pressure: 0.1", "cpu: 0.5 memory: 60", "cpu utilisation: -0.5")
+        ),
         (author_logs.log() + b"2025/13/21 21:26:55.000000 (x)\n", "line 13: got 2025/13/21 21:26:55.000000 (month"),
         (author_logs.log() + b"panic: runtime error\n", "line 13: got 'panic: runtime error', expected a line such as"),
         (
