@@ -1,4 +1,4 @@
-"""Pods on an emulated node -> utilisation and pressure: the table of spec 12, with the node's own period.
+"""Pods on an emulated node -> utilisation and pressure, with the node's own period.
 
 Alone: `python -m bench node`. Each row runs that many `pi` Pods of one emulated core (scale 1/8) in a node of 4 cores
 and reads, for a few seconds in the middle of their run, the CPU time and the PSI `some` total of the node's cgroup.

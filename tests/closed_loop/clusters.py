@@ -163,12 +163,12 @@ def idle_plan(nodes: int, hardware: machine.Hardware = HARDWARE[1]) -> scenario.
 
 
 def class_name(job: str) -> str:
-    """The class of a job's Pods (design, section 7, step 2)."""
+    """The class of a job's Pods."""
     return f"Job/default/{job}"
 
 
 def free_pods(said: messages.Advertisement, pod_class: str, reserved: Sequence[records.PodRecord]) -> float:
-    """Pods of a class that fit by an advertisement next to reserved ones (design, section 7, steps 11 and 12)."""
+    """Pods of a class that fit by an advertisement next to reserved ones."""
     left = _left(said, pod_class, collections.Counter(class_name(pod.job) for pod in reserved))
     if said.pods == 0 and not reserved:
         # An empty node takes one.

@@ -51,7 +51,7 @@ _UNSEEN = "the log has pressure and no utilisation: Pods that do not compete for
 
 
 def _full_tasks(cpu: tuple[str, ...]) -> float:
-    # Utilisation alone saturates at one task per core, with pressure or pressure alone at two (spec 1).
+    # Utilisation alone saturates at one task per core, with pressure or pressure alone at two.
     return (1.0 if cpu == (sample_words.UTILISATION,) else 2.0) * CORES
 
 

@@ -1,8 +1,8 @@
 """Fuse what the nodes measured of each class of Pods into one estimate for the cluster.
 
 A node's cost of a class is the cluster's plus a difference between nodes of about a fifth of it, so the weight of a
-node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2) (design, section 7, step 6). The smaller a cost and the
-smaller its variance, the more it weighs: so one that is far from the others' is left out (`trust.among`).
+node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2). The smaller a cost and the smaller its
+variance, the more it weighs: so one that is far from the others' is left out (`trust.among`).
 """
 
 import collections

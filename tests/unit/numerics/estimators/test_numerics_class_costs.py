@@ -42,7 +42,7 @@ class Belief:
 
 
 class Plain:
-    """The design's section 7, steps 3 to 6 and 10, for one dimension with so many parts a class."""
+    """The equations of `class_costs`, written plainly, for one dimension with so many parts a class."""
 
     def __init__(self, *, parts: int) -> None:
         self.parts = parts

@@ -1,8 +1,8 @@
 """One node's hardware: tasks share its cores as under the kernel's scheduler, and its counters match the kernel's.
 
 Pressure follows the kernel's definition (`some`, weighted per CPU): 0 up to one runnable task per core, then linear,
-1 at two tasks per core (measured: design, section 1). Between changes every task runs at a constant rate, so counters
-and remaining work are exact.
+1 at two tasks per core (what kernels show: docs/measurements.md, "Emulated nodes"). Between changes every task runs at
+a constant rate, so counters and remaining work are exact.
 """
 
 import dataclasses

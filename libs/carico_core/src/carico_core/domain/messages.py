@@ -33,7 +33,7 @@ REPORTED_MOST = 64
 
 # How far a class's cost differs between nodes, as a share of it; from the quick twin, where .1 to .5 changed nothing.
 # The weight of a node's evidence is 1 / (v + (BETWEEN_NODES c)^2), both where evidence is fused and where a node
-# subtracts its own part (design, section 7, step 6).
+# subtracts its own part.
 BETWEEN_NODES = 0.2
 # A smaller variance counts as none, so that its weight cannot overflow.
 EXACT_BELOW = 1e-200

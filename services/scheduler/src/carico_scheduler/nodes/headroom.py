@@ -68,8 +68,8 @@ class Offer(NamedTuple):
 class NodeRoom(NamedTuple):
     """The room of a node for more Pods by its newest advertisement. `free` is the only rule of admission by capacity.
 
-    In addition to the dimensions, three caps apply, in Pods (spec 9): what the kubelet's Pod limit and
-    max_pods_per_core leave, and the maximum that the node allows for now (spec 7, step 11).
+    In addition to the dimensions, three caps apply, in Pods: what the kubelet's Pod limit and max_pods_per_core
+    leave, and the maximum that the node allows for now.
 
     A named tuple, since one is created for each advertisement: a frozen dataclass takes several times as long.
     """
@@ -77,7 +77,7 @@ class NodeRoom(NamedTuple):
     offer: Offer | None
     # What the reserved Pods will take of the offer.
     taken: Vector
-    # An empty node takes one Pod if its own capacity allows it (step 12): a cautious cost above a whole node's headroom
+    # An empty node takes one Pod if its own capacity allows it: a cautious cost above a whole node's headroom
     # must not starve a Pod forever.
     least: float
     pod_limit: float

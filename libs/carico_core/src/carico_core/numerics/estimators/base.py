@@ -26,7 +26,7 @@ OTHER_CEILING = 0.9
 DEFAULT_POD_LIMIT = 110
 # In Pods. On an idle cluster the footprint is almost 0 and the signal almost infinite; no node runs more than this.
 CAPACITY_CAP = 1000.0
-# From this usage on, a reading means "at least": the filtered usage of a full node stays just below 1 (spec 7, 4).
+# From this usage on, a reading means "at least": the filtered usage of a full node stays just below 1.
 CENSORED_FROM = 0.97
 # The one class of estimators that do not distinguish classes.
 ALL_PODS = messages.ANY_CLASS

@@ -129,7 +129,7 @@ class Scalar(abc.ABC, Generic[C]):
         return min(max(signal, 0.0), base.CAPACITY_CAP) if math.isfinite(signal) else 0.0
 
     def _fit_scale(self, level: float) -> None:
-        # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2 (spec 3). A node that starts with Pods has
+        # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2. A node that starts with Pods has
         # no idle signal yet: its first positive signal is used instead.
         if not self._settled_scale and level > 0.0:
             self._constants = self._constants.scaled(level / LOGGED_IDLE_SIGNAL)

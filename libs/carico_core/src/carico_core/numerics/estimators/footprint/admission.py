@@ -40,7 +40,7 @@ def limit(
     most = float(config.pod_limit)
     if growth > 0.0:
         cluster_peak_pods = peak_pods_per_core * config.cores if math.isfinite(peak_pods_per_core) else 0.0
-        # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
+        # n + new <= max(cores / 1.7, growth x (largest filtered count per core seen in the cluster) x cores)
         grown = growth * max(cluster_peak_pods, own_peak_pods)
         most = min(most, max(config.cores / unknown_per_core, grown) + NEARLY_ONE_POD)
     return max(1, math.floor(most))

@@ -11,8 +11,8 @@ from carico_core.numerics import kalman
 from carico_core.numerics.estimators import base
 from carico_core.numerics.estimators.footprint import footprint_constants
 
-# Noise of a reading as a share of full scale, from the quick twin's ablation (research/estimator.md). Dimensions
-# without a measurement take the CPU's, the larger one.
+# Noise of a reading as a share of full scale, from the quick twin's ablation. Dimensions without a measurement take the
+# CPU's, the larger one.
 READING_NOISE: Mapping[str, float] = {"cpu": 0.03, "memory": 0.004}
 
 

@@ -1,7 +1,4 @@
-"""`footprint`, the default: the cost of a Pod per class and dimension, with its growth and lifetime.
-
-Step numbers refer to the design, section 7.
-"""
+"""`footprint`, the default: the cost of a Pod per class and dimension, with its growth and lifetime."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -84,7 +81,7 @@ class Footprint:
             each.use_peers(self._cluster.of_others(model.evidence, dim))
 
     def tick(self, sample_y: Sequence[float], gains: Sequence[float], pods: int, dt_s: float) -> None:
-        """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains."""
+        """Filter the Pod count of each class in each dimension, with the sample's own gains."""
         steps = base.steps(gains, len(self._config.dims))
         if steps is None:
             return
@@ -111,7 +108,7 @@ class Footprint:
         return estimate
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
-        """Steps 7 to 12: return what fits below every ceiling, per class and for the typical Pod."""
+        """Return what fits below every ceiling, per class and for the typical Pod."""
         usages, _ = base.usage(observation.y)
         counted = self._pods.counted(observation.pods)
         dims = self._config.dims

@@ -7,7 +7,7 @@ from carico_core.domain import messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostConstants:
-    """Numbers of the design, section 7, steps 3 to 6 and 10.
+    """Numbers of one dimension.
 
     few_pods: with fewer filtered Pods, usage is baseline. baseline_gain: per second. drift: of a cost, as a share of it
     per root second. unknown_sd: sd of an unmeasured cost, as a share of it. between_nodes: difference of a class's

@@ -19,7 +19,7 @@ import numpy as np
 
 from carico_core.numerics import arrays
 
-# The assumed lifetime of a Pod in a class of which too few Pods have ended (design, section 7, step 10).
+# The assumed lifetime of a Pod in a class of which too few Pods have ended.
 UNKNOWN_LIFE_S = 60.0
 # A reading a second is learnt from, so no segment is shorter. Seven reach to the assumed lifetime.
 FIRST_S = 1.0

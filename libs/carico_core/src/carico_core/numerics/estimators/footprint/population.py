@@ -81,7 +81,7 @@ class FilteredCount:
 DUE_EPSILON_S = 5e-4
 
 
-# Lifetimes kept per class, and how many are needed (design, section 7, step 9).
+# Lifetimes kept per class, and how many are needed.
 KEPT = 48
 ENOUGH = 3
 
@@ -260,7 +260,7 @@ class Population:
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
     def tick(self, gains: Sequence[float], dt_s: float) -> None:
-        """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains in [0, 1]."""
+        """Filter the Pod count of each class in each dimension, with the sample's own gains in [0, 1]."""
         for name, count in self._classes.items():
             count.tick(gains, float(self._counts[name]), dt_s)
         self._age(gains)
