@@ -80,7 +80,8 @@ def command(context: settings.Context, /, **given: Any) -> int:
     """
     trace.check(click.get_current_context(), is_trace=given["trace"] is not None)
     if given["trace"] is not None:
-        return trace.run(given, _bytes(given["trace"], "a CSV file", most=trace.FILE_MAX_BYTES))
+        expected = f"a CSV file of at most {trace.FILE_MAX_BYTES >> 20} MiB"
+        return trace.run(given, _bytes(given["trace"], expected, most=trace.FILE_MAX_BYTES))
     if given["rescheduler"]:
         return _rescheduler(given)
     if given["problem"] is not None:

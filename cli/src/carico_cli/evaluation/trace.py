@@ -72,14 +72,14 @@ def run(given: Mapping[str, Any], content: bytes) -> int:
     """Print the predictors' scores on the trace."""
     chosen = {_field(name): given[name] for name in _OPTIONS if given[name] is not None}
     setup, file = scoring.Setup(**chosen), str(given["trace"])
-    if given["requests"] is not None:
+    samples = reading.read(file, content)
+    if given["requests"] is None:
+        found, text = scoring.evaluate(file, samples, setup), _text
+    else:
         unit = 1.0 if given["unit"] is None else given["unit"]
-        rules = requests.evaluate(file, reading.read(file, content), setup, dimension=given["requests"], unit=unit)
-        is_json = given["output"] is formats.Output.JSON
-        formats.say(formats.json_text(rules) if is_json else "\n".join(_requests_text(rules)))
-        return 0
-    found = scoring.evaluate(file, reading.read(file, content), setup)
-    formats.say(formats.json_text(found) if given["output"] is formats.Output.JSON else "\n".join(_text(found)))
+        found = requests.evaluate(file, samples, setup, dimension=given["requests"], unit=unit)
+        text = _requests_text
+    formats.say(formats.json_text(found) if given["output"] is formats.Output.JSON else "\n".join(text(found)))
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from carico_cli.evaluation import trace as evaluation_trace
 from tests.tools import carico_cli
 
 Carico = Callable[..., int]
@@ -92,3 +93,11 @@ def test_a_file_that_cannot_be_read(
     printed = capsys.readouterr().err
     assert "cannot be read" in printed
     assert "expected a CSV file" in printed
+
+
+def test_a_file_that_is_too_large_is_refused_with_the_limit(
+    carico: Carico, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_trace, "FILE_MAX_BYTES", 2**20)
+    assert carico("evaluate", "--trace", "/dev/zero") == 2
+    assert "/dev/zero: got more than 1 MiB, expected a CSV file of at most 1 MiB" in capsys.readouterr().err
