@@ -14,13 +14,18 @@ def node(
 ) -> cluster.Node:  # fmt: skip
     found = {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+        "spec": {
+            "taints": [
+                {"key": key, "value": value, "effect": "NoSchedule"}
+                for key, _, value in (each.partition("=") for each in taints)
+            ]
+        },
         "status": {"allocatable": {"cpu": cpu, "memory": memory}},
     }
     return api_objects.parse_node(found)
 
 
-NODES = [node("node-1", disk="ssd"), node("node-2", taints=("example.com/gpu",))]
+NODES = [node("node-1", disk="ssd"), node("node-2", taints=("example.com/gpu", "dedicated=batch"))]
 
 
 def pod(requests: dict[str, str] | None = None, **spec: Any) -> cluster.Pod:
@@ -56,8 +61,9 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
         (pod(nodeSelector={"disk": "ssd", "zone": "a"}), ("the label zone",), ()),
         (
             pod(affinity=required({"key": "disk", "operator": "In", "values": ["sdd", "nvme"]})),
-            ("the label disk in (sdd, nvme)",), (),
+            ("the label disk in (sdd, nvme)",), ("did you mean disk=ssd?",),
         ),
+        (pod(nodeSelector={"disk": "nvme"}), ("the label disk=nvme",), ()),
         # Terms are alternatives: one that a node may meet is enough.
         (pod(affinity=required({"key": "disc", "operator": "Exists"}, {"key": "disk", "operator": "Exists"})), (), ()),
         (pod(affinity=required({"key": "disc", "operator": "DoesNotExist"})), (), ()),
@@ -74,6 +80,12 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
             pod(tolerations=[{"key": "example.com/gpus"}, {"key": "node.kubernetes.io/not-ready"}]), (),
             ("toleration example.com/gpus: did you mean example.com/gpu?",),
         ),
+        (
+            pod(tolerations=[{"key": "dedicated", "value": "batsh"}]), (),
+            ("toleration dedicated: did you mean dedicated=batch?",),
+        ),
+        (pod(tolerations=[{"key": "dedicated", "value": "batch"}]), (), ()),
+        (pod(tolerations=[{"key": "dedicated", "operator": "Exists"}]), (), ()),
     ],
 )  # fmt: skip
 def test_everything_that_no_node_has_is_named(

@@ -18,8 +18,8 @@ EXPLAINS = frozenset(
         _Reason.POD_ANTI_AFFINITY, _Reason.TOPOLOGY_SPREAD,
     }
 )  # fmt: skip
-# Names below this similarity are not suggested.
-_ALIKE = 0.75
+# Names below this similarity are not suggested. Values of a key that is spelt right are few and short (sdd for ssd).
+_ALIKE, _VALUES_ALIKE = 0.75, 0.6
 # What is named of it, and tolerations that are compared: who creates a Pod writes as many terms as fit into an object,
 # and the scheduler decides nothing while it judges them.
 _NAMED_MOST = 8
@@ -65,7 +65,7 @@ class _Labels:
             yield f"{of} {key}", functools.partial(_meant, (key,), self.values)
         elif values and not found & set(values):
             shown = f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({', '.join(values[:_NAMED_MOST])})"
-            yield f"{of} {shown}", functools.partial(_meant, values[:_NAMED_MOST], found, of=f"{key}=")
+            yield f"{of} {shown}", functools.partial(_meant, values[:_NAMED_MOST], found, key=key)
 
 
 def judge(pod: cluster.Pod, nodes: Sequence[cluster.Node]) -> Judgement:
@@ -158,19 +158,25 @@ def _topologies(pod: cluster.Pod, labels: _Labels) -> Iterator[_Missing]:
 
 def _tolerations(pod: cluster.Pod, nodes: Sequence[cluster.Node]) -> Iterator[str]:
     """Yield what is meant by a toleration that tolerates no taint of any node, but nearly does."""
-    taints = {each.key for node in nodes for each in node.taints}
+    taints: dict[str, set[str]] = {}
+    for taint in (each for node in nodes for each in node.taints):
+        taints.setdefault(taint.key, set()).add(taint.value)
     for each in pod.tolerations[:_TERMS_MOST]:
+        values = taints.get(each.key)
+        hint = ""
         # Kubernetes adds tolerations for its own taints to every Pod.
-        if each.key and each.key not in taints and not each.key.startswith("node.kubernetes.io/"):
+        if each.key and values is None and not each.key.startswith("node.kubernetes.io/"):
             hint = _meant((each.key,), taints)
-            if hint:
-                yield f"toleration {each.key}: {hint}"
+        elif values and each.operator == "Equal" and each.value not in values:
+            hint = _meant((each.value,), values, key=each.key)
+        if hint:
+            yield f"toleration {each.key}: {hint}"
 
 
-def _meant(got: Iterable[str], known: Iterable[str], *, of: str = "") -> str:
-    """Return a question after the name that is probably meant by one of these; empty where none is near."""
+def _meant(got: Iterable[str], known: Iterable[str], *, key: str = "") -> str:
+    """Return a question after the name, or the value of a key, that is probably meant; empty where none is near."""
     for each in got:
-        near = names.nearest(each, known, most=1, alike=_ALIKE)
+        near = names.nearest(each, known, most=1, alike=_VALUES_ALIKE if key else _ALIKE)
         if near:
-            return f"did you mean {of}{near[0]}?"
+            return f"did you mean {f'{key}=' if key else ''}{near[0]}?"
     return ""
