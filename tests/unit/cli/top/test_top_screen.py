@@ -245,7 +245,7 @@ async def test_tab_shows_decisions_jobs_services_and_history_in_turn() -> None:
         await stage.shows("12 advertise; median age")
         assert "decisions ─" not in stage.text
         await stage.keys.press("tab")
-        await stage.shows("nothing is kept yet")
+        await stage.shows("no summary yet")
         await stage.keys.press("tab")
         await stage.shows("decisions ─")
 

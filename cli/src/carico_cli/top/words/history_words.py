@@ -18,7 +18,7 @@ def lines(picture: pictures.Picture, width: int) -> list[spans.Line]:
     """Return the panel's lines."""
     found = picture.summaries
     if not found:
-        return [(("nothing is kept yet: the scheduler that leads writes a summary every 5 s", "dim"),)]
+        return [(("no summary yet: the scheduler that leads writes one every 5 s", "dim"),)]
     cells = max(10, min(width - _NAME_CELLS - _TEXT_CELLS, _SPARK_CELLS_MOST))
     last = found[-1]
     waits = f"{last.waiting}, the first for {formats.duration(last.oldest_s)}" if last.waiting else "none"
