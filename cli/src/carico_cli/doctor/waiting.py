@@ -13,7 +13,7 @@ Object = Mapping[str, Any]
 LONG_S = 60.0
 WHAT = "waiting Pods"
 # As the scheduler writes it into the Pod's condition.
-_FULL = "at capacity"
+FULL = "at capacity"
 # Reasons that are listed; a cluster has rarely more.
 _REASONS_MOST = 8
 
@@ -69,7 +69,7 @@ def _finding(
     explain = f"`{place.carico(f'explain {oldest.key}')}`"
     if not why:
         return findings.warn(WHAT, detail, f"is a scheduler running? {place.log('scheduler')}")
-    if why == _FULL:
+    if why == FULL:
         do = f"the cluster is full, and they start as others end; `{place.carico('capacity')}` shows what limits it"
         return findings.warn(WHAT, detail, do)
     judged = judgement.judge(oldest, nodes)

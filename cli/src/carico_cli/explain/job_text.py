@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from carico_cli.doctor import waiting
 from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts
@@ -40,6 +41,7 @@ class _Times:
 
 def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dict[str, Any]:
     """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now."""
+    pods = list(pods)
     found = [_times(pod) for pod in pods]
     failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
@@ -60,6 +62,7 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
         "pods": len(found),
         "phases": dict(collections.Counter(each.phase for each in found)),
         "failed_pod": None if failed is None else {"namespace": failed.namespace, "pod": failed.name},
+        "waits": _waits(pods, found),
         "ended": all(ends),
         "job_s": round(last_s - min(each.created_s for each in found), 1),
         "spans": {what: _spread(values) for what, values in spans.items()},
@@ -96,6 +99,17 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
     return "\n".join([*lines, *([f"... and {amounts.plural(left, 'node')} more (-o wide shows all)"] if left else [])])
 
 
+def _waits(pods: Sequence[Mapping[str, Any]], found: Sequence[_Times]) -> dict[str, str] | None:
+    """Return for what most of the Pods without a node wait, and one of them; None where none says."""
+    whys = [(waiting.reason(pod), each) for pod, each in zip(pods, found, strict=True) if each.node is None]
+    counted = collections.Counter(why for why, _ in whys if why)
+    if not counted:
+        return None
+    most = counted.most_common(1)[0][0]
+    one = next(each for why, each in whys if why == most)
+    return {"why": most, "namespace": one.namespace, "pod": one.name}
+
+
 _SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
 
 
@@ -105,9 +119,13 @@ def _of_failed(found: Mapping[str, Any], at: addresses.Address) -> list[str]:
     if one is None:
         return []
     count = amounts.plural(found["phases"][_FAILED], "Pod")
-    key = one["pod"] if one["namespace"] == "default" else f"{one['pod']} -n {one['namespace']}"
+    key = _key(one)
     why = f"`{at.kubectl} logs {key}` shows the output of one, `{at.carico(f'explain {key}')}` why it ended"
     return words.paragraph(f"{count} failed: {why}")
+
+
+def _key(pod: Mapping[str, str]) -> str:
+    return pod["pod"] if pod["namespace"] == "default" else f"{pod['pod']} -n {pod['namespace']}"
 
 
 def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
@@ -117,6 +135,11 @@ def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
     ran = "" if slow is None else f"; a Pod took {slow:.1f} times its work alone"
     if most == "waiting":
         waits = found["phases"].get("Pending", 0)
+        said = found["waits"]
+        if said is not None and waiting.FULL not in said["why"]:
+            explain = at.carico(f"explain {_key(said)}")
+            now = f"and now wait: {said['why']}; `{explain}` shows what each node lacks, and what could help"
+            return f"its Pods mostly waited for a node, {now}{ran}"
         now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`{at.carico('top')}`, P)" if waits else ""
         return f"its Pods mostly waited for a node: more nodes or a higher ceiling shorten that{ran}{now}"
     if most == "starting":

@@ -91,6 +91,26 @@ def test_the_verdict_names_what_took_most(pods: list[dict[str, Any]], verdict: s
     assert max(map(len, text.splitlines())) <= words.WIDTH
 
 
+def waits(why: str) -> dict[str, Any]:
+    """A Pod that waits, for what its condition states."""
+    return pod(None, conditions=[{"type": "PodScheduled", "status": "False", "message": why}])
+
+
+@pytest.mark.parametrize(
+    ("whys", "verdict"),
+    [
+        (["2 tainted (n: taint a=b)", "1 tainted, 1 cordoned (n: taint)"], "waited for a node, and now wait: tainted"),
+        (["2 tainted (n)", "2 at capacity (n)", "2 at capacity (m)"], "waited for a node: more nodes or a higher"),
+        (["1 tainted, 1 at capacity (n)"], "waited for a node: more nodes or a higher ceiling shorten that"),
+    ],
+)
+def test_more_room_is_advised_only_to_pods_that_wait_for_room(whys: list[str], verdict: str) -> None:
+    pods = [waits(f"0/2 nodes fit: {why}") for why in whys]
+    text = " ".join(job_text.text(job_text.answer("first", pods, now_s=AT_S + 30)).split())
+    assert f"its Pods mostly {verdict}" in text
+    assert ("`carico explain a` shows what each node lacks" in text) == ("now wait" in verdict)
+
+
 def test_a_job_with_a_pod_that_failed_begins_with_it() -> None:
     pods = [pod("n", started=0, ended=6), pod("n", started=0, ended=6, phase="Failed")]
     pods[1]["metadata"] |= {"name": "b", "namespace": "shop"}
