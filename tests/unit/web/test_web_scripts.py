@@ -391,6 +391,17 @@ def test_pods_that_wait_are_counted_as_the_scheduler_counts_them() -> None:
     assert run(_SUMMARIES + script, "history", "summary") == [2, 45, 2]
 
 
+def test_pods_that_wait_are_not_known_while_no_scheduler_counts_them() -> None:
+    script = """
+    const counted = (nowMs) => summary.waitingPods(kept, { figures: () => ({ rate: 0, waiting: 0 }) }, nowMs);
+    const found = [counted(100_000)];
+    kept.take(at(160, { waiting: 0 }), true);
+    found.push(counted(161_000), counted(190_000));
+    show(found);
+    """
+    assert run(_SUMMARIES + script, "history", "summary") == [0, 0, None]
+
+
 def test_a_moment_is_in_the_address_and_comes_back_from_it() -> None:
     script = """
     const location = { pathname: "/", search: "?x=1&at=2020-01-01T00:00:00Z", hash: "#node/node-1" };

@@ -3,10 +3,12 @@
 import { say } from "./dom.js";
 import * as format from "./format.js";
 
-// By the newest summary, which counts every Pod. Until one has come, by the decisions that this page knows.
+// By the newest summary, which counts every Pod. Where none is that new, by the decisions that this page knows; null:
+// summaries come no more, and Pods that no scheduler has looked at are not known.
 export function waitingPods(history, flow, nowMs) {
   const newest = history.at(nowMs);
-  return newest ? newest.waiting : flow.figures(nowMs).waiting;
+  if (newest) return newest.waiting;
+  return flow.figures(nowMs).waiting || (history.summaries.length ? null : 0);
 }
 
 export function drawSummary({ fleet, flow, history, bus, model, heardModelMs }) {
@@ -25,7 +27,7 @@ export function drawSummary({ fleet, flow, history, bus, model, heardModelMs }) 
   say("sum-room-sub", present ? `± ${about} Pods${fleet.reserved ? "" : ", advertised"}` : "not known");
   const waiting = waitingPods(history, flow, Date.now());
   say("sum-placed", bus.isLive ? format.perSecond(flow.figures(Date.now()).rate) : "–");
-  say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
+  say("sum-placed-sub", waiting == null ? "waiting: not known" : waiting ? `${format.whole(waiting)} waiting` : "none waiting");
   const newest = model.model;
   if (newest) say("model-note", `of ${format.count(newest.contributors, "node")}, ${newest.merge} merge, received ${ago(Date.now() - heardModelMs)}`);
 }
