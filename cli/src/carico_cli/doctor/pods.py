@@ -51,11 +51,12 @@ async def check(
         if pod.node_name is not None
         for why in _why_not_started(item, now_s)
     ]
+    held = [pod.key for pod, item in pending if pod.node_name and _held_s(item, now_s) > waiting.LONG_S]
     runs = list(_parsed(running))
     # Short Pods that pass it over have mostly ended.
     placed = [*(pod for pod, _ in runs), *(await _ended(api))] if long else []
     return [
-        *waiting.report(waits, nodes, now_s, place),
+        *waiting.report(waits, nodes, now_s, place, held),
         *_passed_over(long, placed, now_s, place),
         *_not_started(stuck, place),
         *_crashing(((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names), place),
@@ -217,6 +218,10 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     scheduled = fields.condition(status, "PodScheduled")
     placed_s = instants.find_instant(scheduled.get("lastTransitionTime"))
     return placed_s if placed_s is not None and scheduled.get("status") == "True" else math.inf
+
+
+def _held_s(pod: Mapping[str, Any], now_s: float) -> float:
+    return now_s - _placed_s(pod.get("status") or {})
 
 
 def _not_started(pods: list[str], place: places.Place) -> list[findings.Finding]:

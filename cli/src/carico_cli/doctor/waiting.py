@@ -19,9 +19,13 @@ _REASONS_MOST = 8
 
 
 def report(
-    waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[cluster.Node], now_s: float, place: places.Place
+    waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[cluster.Node], now_s: float, place: places.Place,
+    held: Sequence[str] = (),
 ) -> list[findings.Finding]:  # fmt: skip
-    """Return the findings about Pods that wait for a node. `nodes`: all Nodes; empty where they are not known."""
+    """Return the findings about Pods that wait for a node.
+
+    `nodes`: all Nodes; empty where they are not known. `held`: Pods that hold room on a node and have not started.
+    """
     long = [(pod, reason(item)) for pod, item in waiting if now_s - pod.created_at_s > LONG_S]
     # Conditions are written at a limited rate: of thousands of Pods that are alike, many have none for minutes.
     of_alike = {_asked(pod): why for pod, why in long if why}
@@ -30,7 +34,7 @@ def report(
         groups.setdefault(why or of_alike.get(_asked(pod), ""), []).append(pod)
     if not groups:
         return [findings.ok(WHAT, f"no Pod has waited for CARICO for more than {LONG_S:.0f} s")]
-    found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
+    found = [_finding(why, group, nodes, now_s, place, held) for why, group in list(groups.items())[:_REASONS_MOST]]
     left = sum(len(group) for group in list(groups.values())[_REASONS_MOST:])
     more = findings.warn(
         WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", f"`{place.carico('top')}`, P"
@@ -60,7 +64,8 @@ def _asked(pod: cluster.Pod) -> tuple[object, ...]:
 
 
 def _finding(
-    why: str, group: Sequence[cluster.Pod], nodes: Sequence[cluster.Node], now_s: float, place: places.Place
+    why: str, group: Sequence[cluster.Pod], nodes: Sequence[cluster.Node], now_s: float, place: places.Place,
+    held: Sequence[str],
 ) -> findings.Finding:  # fmt: skip
     oldest = group[0]
     keys = findings.names([pod.key for pod in group])
@@ -69,6 +74,9 @@ def _finding(
     explain = f"`{place.carico(f'explain {oldest.key}')}`"
     if not why:
         return findings.warn(WHAT, detail, f"is a scheduler running? {place.log('scheduler')}")
+    if why == FULL and held:
+        detail += f"; room is reserved for Pods that their nodes have not started: {findings.names(list(held))}"
+        return findings.warn(WHAT, detail, f"`{place.carico(f'explain {held[0]}')}` shows what keeps it from starting")
     if why == FULL:
         do = f"the cluster is full, and they start as others end; `{place.carico('capacity')}` shows what limits it"
         return findings.warn(WHAT, detail, do)

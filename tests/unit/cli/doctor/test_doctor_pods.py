@@ -142,6 +142,20 @@ async def test_pods_like_one_whose_reason_is_known_wait_for_the_same() -> None:
     assert second == "1 for up to 3 min: no scheduler has looked at them (default/other)"
 
 
+async def test_pods_that_have_not_started_are_named_where_others_wait_for_their_room() -> None:
+    """Of a volume that is missing a kubelet reports only ContainerCreating, which is trouble after minutes."""
+    full, holds, starts = pod("full", 90.0), pod("holds", 300.0, nodeName="n1"), pod("starts", 300.0, nodeName="n1")
+    full["status"]["conditions"] = [condition("0/1 nodes fit: 1 at capacity (n1: 0.3 free)")]
+    creates = {"containerStatuses": [{"name": "m", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    holds["status"] |= {"conditions": [condition("", "True", ago_s=200.0)], **creates}
+    starts["status"] |= {"conditions": [condition("", "True", ago_s=20.0)], **creates}
+    found = await found_of(full, holds, starts, place=LOCAL)
+    assert "Pods not started" not in found
+    said = found["waiting Pods"]
+    assert said.detail.endswith("room is reserved for Pods that their nodes have not started: default/holds")
+    assert said.do == "`carico explain default/holds --name shop` shows what keeps it from starting"
+
+
 async def test_pods_that_end_again_and_again_are_named() -> None:
     crashing = pod("crash", 300.0, phase="Running", nodeName="n1")
     crashing["status"]["containerStatuses"] = [
