@@ -55,13 +55,14 @@ class PodsScreen(screen.Screen[None]):
     def __init__(self, top: Owner) -> None:
         super().__init__()
         self._top = top
-        self._summary = own.Lines(id="pods-summary")
+        self._summary, self._trouble = own.Lines(id="pods-summary"), own.Troubles(id="pods-trouble")
         self._table = own.Pods(self._explain, id="pods")
         self._filter = widgets.Input(placeholder="words for name, state, node, job, reason", id="filter", compact=True)
 
     def compose(self) -> app.ComposeResult:
-        """Return summary, Pods, filter and keys."""
+        """Return summary, troubles, Pods, filter and keys."""
         yield self._summary
+        yield self._trouble
         yield self._table
         yield self._filter
         yield widgets.Footer(show_command_palette=False, compact=True)
@@ -80,6 +81,7 @@ class PodsScreen(screen.Screen[None]):
         """Draw the newest picture."""
         seen = self._top.shown
         self._summary.show([self._top.summary(len(seen.nodes))])
+        self._trouble.report(seen.trouble)
         self._table.show(pod_words.PodTable(seen), self._filter.value)
 
     def action_move(self, by: int) -> None:

@@ -73,7 +73,7 @@ class Top(app.App[int]):
         # The picture that is drawn; it does not change while paused.
         self.shown = reader.picture()
         # Attributes rather than queries: a picture may still be drawn while the screen is being removed.
-        self._summary, self._trouble = own.Lines(id="summary"), own.Lines(id="trouble")
+        self._summary, self._trouble = own.Lines(id="summary"), own.Troubles(id="trouble")
         self._nodes_table = own.Nodes(self._open, id="nodes")
         self._panels = [own.Lines(title, id=title) for title in _PANELS]
         self._filter = widgets.Input(placeholder="words for name, state, mode, bottleneck", id="filter", compact=True)
@@ -250,9 +250,7 @@ class Top(app.App[int]):
         self._arrange()
         self._nodes_table.show(self.shown, self._view)
         self._summary.show([self.summary(len(self._nodes_table.rows))])
-        self._trouble.display = bool(self._troubles)
-        self._trouble.styles.height = max(len(self._troubles), 1)
-        self._trouble.show([((spans.clean(line), "red"),) for line in self._troubles])
+        self._trouble.report(self._troubles)
         for panel, draw in zip(self._panels, _PANELS.values(), strict=True):
             panel.show(draw(self.shown, self.size.width))
 

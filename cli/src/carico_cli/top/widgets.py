@@ -95,6 +95,16 @@ class Lines(Widget):
         return ((text, "bold"), ("─" * max(0, self.size.width - len(text)), "dim"))
 
 
+class Troubles(Lines):
+    """What is wrong, a line each; without any it takes no room."""
+
+    def report(self, troubles: Sequence[str]) -> None:
+        """Show these from now on."""
+        self.display = bool(troubles)
+        self.styles.height = max(len(troubles), 1)
+        self.show([((spans.clean(line), "red"),) for line in troubles])
+
+
 class LinesScreen(screen.Screen[None]):
     """Lines that scroll, and the keys, over another screen."""
 

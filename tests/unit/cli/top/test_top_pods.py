@@ -167,6 +167,19 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
         await stage.shows("CPU used")
 
 
+async def test_what_is_wrong_stands_above_the_pods_too() -> None:
+    async with test_top_screen.staged() as stage:
+        pods = [fake_cluster.pod(f"runs-{number:02}") for number in range(30)]
+        stage.cluster.api.events.put_nowait(list_watch.Listed(objects=pods, resource_version="2"))
+        await stage.keys.press("P")
+        await stage.shows("runs-00")
+        stage.cluster.hub.set_away(True)
+        await stage.shows("NATS: nats://127.0.0.1:4222 is away")
+        assert len(stage.text.splitlines()) == 24
+        stage.cluster.hub.set_away(False)
+        await waiting.until(lambda: "is away" not in stage.text)
+
+
 async def test_a_filter_of_pods_is_taken_back_before_the_screen_is_left() -> None:
     async with test_top_screen.staged() as stage:
         pods = [fake_cluster.pod(name) for name in ("one", "two")]
