@@ -246,7 +246,10 @@ class _Patient(TcpTransport):
         # nats-py's protocol does not know of TLS: asyncio would warn at each end of a connection that half of it cannot
         # stay open.
         writer: Any = self._io_writer
-        writer.transport.get_protocol()._over_ssl = True
+        protocol = writer.transport.get_protocol()
+        # None: it has ended already.
+        if protocol is not None:
+            protocol._over_ssl = True
 
     async def readline(self) -> bytes:
         """Return the next line that is no PING; each of those is answered."""
