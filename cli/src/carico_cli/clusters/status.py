@@ -57,6 +57,9 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
         view["notes"].append(full)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(context, paths, found, view))
+        if not folders.is_running(paths):
+            # It ended meanwhile: what was asked may be of before, or of parts that were ending.
+            running, view = False, _services(found, running=False)
     if output is formats.Output.JSON:
         formats.say(formats.json_text(view))
     else:

@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 import os
+import pathlib
 import signal
 import subprocess
 from typing import Any
 
+import click.testing
 import orjson
 import pytest
 
@@ -14,6 +16,7 @@ from carico_cli.clusters import local_services, status, status_text
 from carico_cli.live import capacity_list, members, signals
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
+from carico_cli.shell import settings as shell_settings
 from carico_core.domain import errors, messages
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.leadership import status as leader_status
@@ -21,7 +24,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease as leases
-from carico_local.cluster import free_ports, machine, plan, processes, state
+from carico_local.cluster import folders, free_ports, machine, plan, processes, state
 from carico_scheduler import settings
 from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
@@ -109,6 +112,25 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
     assert "not ready: node/node-2 (its Node is not ready" in said
     monkeypatch.setattr(status, "_ANSWER_S", 0.01)
     assert await status._unready_nodes(Api(frozen=True), found) == set()
+
+
+def test_a_cluster_that_ends_while_it_is_asked_is_not_up(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = folders.Paths(tmp_path / "x")
+    paths.root.mkdir()
+    paths.plan.touch()
+    state.write(paths, FOUND)
+    supervisor = folders.acquire(paths)
+
+    async def ask(*_: object) -> None:
+        supervisor.close()
+
+    monkeypatch.setattr(status, "_ask", ask)
+    context = shell_settings.Context(home=tmp_path, environ={}, plain=True)
+    ended = click.testing.CliRunner().invoke(status.command, ["--name", "x"], obj=context, standalone_mode=False)
+    assert ended.output.startswith("cluster x: not running\n"), ended
+    assert ended.return_value == 1
 
 
 def test_services_with_one_cause_are_one_line() -> None:
