@@ -18,7 +18,7 @@ SEED = 1
 # four times that is allowed, since the machine is shared. For half a minute after the API's restart, a scheduler has 30
 # idle connections to it.
 LIMITS = checker.Limits(settled_s=120.0, growth_count=60)
-RUN = soak.Run(seed=SEED, seconds=72.0, longest_s=5.0, every_s=1.2, limits=LIMITS, least_starts=50)
+RUN = soak.Run(seed=SEED, seconds=72.0, longest_s=5.0, every_s=1.2, limits=LIMITS, least_starts=50, least_judged=25)
 
 
 @pytest.mark.timeout(600)

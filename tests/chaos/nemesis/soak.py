@@ -35,8 +35,9 @@ class Run:
     every_s: float = 2.4
     # Of NATS: one or three.
     servers: int = 1
-    # Pods that start before the end, however slow the machine is.
+    # Pods that start, and binds that can be judged by room, before the end, however slow the machine is.
     least_starts: int = 0
+    least_judged: int = 0
 
     @property
     def cards(self) -> Sequence[tuple[str, str]]:
@@ -72,6 +73,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             await faults.Faults(site, seen_by_commands).do_all(run.steps())
             _raise_failed(tasks)
             await _until(lambda: _starts(site.read_runs()) >= run.least_starts, tasks, within_s=run.limits.settled_s)
+            await _until(lambda: checker.judged(found) >= run.least_judged, tasks, within_s=run.limits.settled_s)
             await work.finish()
             try:
                 await _until(seen.all_ended, tasks, within_s=run.limits.settled_s + 10.0)
