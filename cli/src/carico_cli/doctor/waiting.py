@@ -1,19 +1,15 @@
 """What the Pods wait for that have waited long: one finding for each reason, the oldest first. Pure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.doctor import findings, places
 from carico_cli.output import formats, words
 from carico_core.domain import cluster, judgement, names
-from carico_core.wire.kubernetes import object_fields as fields
 
 Object = Mapping[str, Any]
 LONG_S = 60.0
 WHAT = "waiting Pods"
-# As the scheduler writes it into the Pod's condition.
-FULL = "at capacity"
 # Reasons that are listed; a cluster has rarely more.
 _REASONS_MOST = 8
 
@@ -26,7 +22,7 @@ def report(
 
     `nodes`: all Nodes; empty where they are not known. `held`: Pods that hold room on a node and have not started.
     """
-    long = [(pod, reason(item)) for pod, item in waiting if now_s - pod.created_at_s > LONG_S]
+    long = [(pod, words.waits_for(item)) for pod, item in waiting if now_s - pod.created_at_s > LONG_S]
     # Conditions are written at a limited rate: of thousands of Pods that are alike, many have none for minutes.
     of_alike = {_asked(pod): why for pod, why in long if why}
     groups: dict[str, list[cluster.Pod]] = {}
@@ -40,20 +36,6 @@ def report(
         WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", f"`{place.carico('top')}`, P"
     )
     return [*found, *([more] if left else [])]
-
-
-def reason(pod: Object) -> str:
-    """Return why a Pod waits, as its condition says, without numbers and examples; empty where it has no condition.
-
-    >>> reason({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
-    ...     "message": "0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)"}]}})
-    'cordoned, at capacity'
-    """
-    scheduled = fields.condition(pod.get("status") or {}, "PodScheduled")
-    said = str(scheduled.get("message") or scheduled.get("reason") or "") if scheduled.get("status") == "False" else ""
-    if words.counted(said) == said:
-        return said
-    return re.sub(r"(^|, )\d+ ", r"\1", words.counted(said).partition(" (")[0])
 
 
 def _asked(pod: cluster.Pod) -> tuple[object, ...]:
@@ -74,10 +56,10 @@ def _finding(
     explain = f"`{place.carico(f'explain {oldest.key}')}`"
     if not why:
         return findings.warn(WHAT, detail, f"is a scheduler running? {place.log('scheduler')}")
-    if why == FULL and held:
+    if why == words.AT_CAPACITY and held:
         detail += f"; room is reserved for Pods that their nodes have not started: {findings.names(list(held))}"
         return findings.warn(WHAT, detail, f"`{place.carico(f'explain {held[0]}')}` shows what keeps it from starting")
-    if why == FULL:
+    if why == words.AT_CAPACITY:
         do = f"the cluster is full, and they start as others end; `{place.carico('capacity')}` shows what limits it"
         return findings.warn(WHAT, detail, do)
     judged = judgement.judge(oldest, nodes)

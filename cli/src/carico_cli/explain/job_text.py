@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from carico_cli.doctor import waiting
 from carico_cli.live import addresses
 from carico_cli.output import formats, words
 from carico_core.domain import amounts
@@ -101,7 +100,7 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
 
 def _waits(pods: Sequence[Mapping[str, Any]], found: Sequence[_Times]) -> dict[str, str] | None:
     """Return for what most of the Pods without a node wait, and one of them; None where none says."""
-    whys = [(waiting.reason(pod), each) for pod, each in zip(pods, found, strict=True) if each.node is None]
+    whys = [(words.waits_for(pod), each) for pod, each in zip(pods, found, strict=True) if each.node is None]
     counted = collections.Counter(why for why, _ in whys if why)
     if not counted:
         return None
@@ -136,7 +135,7 @@ def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
     if most == "waiting":
         waits = found["phases"].get("Pending", 0)
         said = found["waits"]
-        if said is not None and waiting.FULL not in said["why"]:
+        if said is not None and words.AT_CAPACITY not in said["why"]:
             explain = at.carico(f"explain {_key(said)}")
             now = f"and now wait: {said['why']}; `{explain}` shows what each node lacks, and what could help"
             return f"its Pods mostly waited for a node, {now}{ran}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from carico_cli.output import formats
 from carico_core.domain import amounts
+from carico_core.wire.kubernetes import object_fields as fields
 
 WIDTH = 80
 # Written out: `carico list` does without the records of messages, which have constants for them.
@@ -14,6 +15,8 @@ _GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 # Between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
+# What `waits_for` returns where nodes lack nothing but room.
+AT_CAPACITY = "at capacity"
 # How a scheduler begins to say why no node fits.
 _UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
 
@@ -43,6 +46,20 @@ def counted(why: str) -> str:
     '3 at capacity'
     """
     return _UNFIT.sub("", why)
+
+
+def waits_for(pod: Mapping[str, Any]) -> str:
+    """Return why a Pod waits, as its condition says, without numbers and examples; empty where it has no condition.
+
+    >>> waits_for({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
+    ...     "message": "0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)"}]}})
+    'cordoned, at capacity'
+    """
+    scheduled = fields.condition(pod.get("status") or {}, "PodScheduled")
+    said = str(scheduled.get("message") or scheduled.get("reason") or "") if scheduled.get("status") == "False" else ""
+    if counted(said) == said:
+        return said
+    return re.sub(r"(^|, )\d+ ", r"\1", counted(said).partition(" (")[0])
 
 
 def paragraph(text: str, indent: str = "  ") -> list[str]:
