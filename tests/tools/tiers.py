@@ -36,7 +36,7 @@ from carico_local.cluster import processes
 # Files that assert what they measure of this machine.
 SERIAL = (
     "tests/integration/agents/test_agent_cgroups.py", "tests/integration/nodes/test_node_load.py",
-    "tests/security/test_security_bus_load.py",
+    "tests/integration/nodes/test_node_qos.py", "tests/security/test_security_bus_load.py",
 )  # fmt: skip
 # Two minutes each, in which they wait more than they compute.
 CLUSTERS = ("tests/chaos/test_chaos_nemesis.py", "tests/e2e/test_e2e_compare_applications.py")

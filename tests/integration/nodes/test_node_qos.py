@@ -120,17 +120,17 @@ def test_a_server_with_its_learnt_request_gets_its_share_next_to_pods_without(si
     result, found = reviews.ask(reviews.pod(), learnt.recommended(cpu=0.025))
     assert result is review.Result.SET
     given = {"resources": found["spec"]["containers"][0]["resources"]}
-    names = [f"busy-{number}" for number in range(6)]
-    pods = [site.run(name, sys.executable, "-S", "-c", SPIN, securityContext=ROOT) for name in names]
-    # It asks for as much as it can get: what it would wait for.
+    # It asks for as much as it can get: what it would wait for. It is the first of few: under a quota, Linux 6.18 gives
+    # the group that was made last next to nothing where seven of two weights spin, without a node of ours, too.
     server = group_of(site, site.run("server", sys.executable, "-S", "-c", SPIN, container=given, securityContext=ROOT))
-    busy = [group_of(site, pod) for pod in pods]
+    names = [f"busy-{number}" for number in range(3)]
+    busy = [group_of(site, site.run(name, sys.executable, "-S", "-c", SPIN, securityContext=ROOT)) for name in names]
     every = [server, *busy]
     site.until(lambda: all(cpu_s(each) > 0.02 for each in every), "all to spin")
     before = [cpu_s(each) for each in every]
     site.until(lambda: sum(map(cpu_s, every)) - sum(before) > 1.0, "a CPU second")
     used = [cpu_s(each) - earlier for each, earlier in zip(every, before, strict=True)]
-    # On v1 25 of 37 shares, on v2 a weight of 6 of 12: at least as much as all the others together.
+    # On v1 25 of 31 shares, on v2 a weight of 6 of 9: at least as much as all the others together.
     assert weighs(server) == expected(25)
     wanted = weighs(server) / sum(map(weighs, busy))
     assert wanted >= 1.0
