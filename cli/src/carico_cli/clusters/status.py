@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _ANSWER_S = 2.0
 # NATS, the scheduler and the API are asked at the same time; a busy machine takes a second.
 _HEARD_S = 5.0
-# An agent advertises once a second.
-_ADVERTISES_S = 1.5
 # Longer than an API may take that is not reported as silent (`carico_cli.live.pods.ANSWER_S`).
 _PODS_S = 3.0
 # Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
@@ -135,9 +133,9 @@ async def _live(context: settings.Context, paths: folders.Paths, found: state.Cl
         heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
         if read.bus_trouble is not None:
             await _read_pods(read, api)
-        elif not any(row["freshness"] == freshness.Freshness.FRESH.value for row in _nodes(read.picture(), found)):
+        elif not any(node.freshness is freshness.Freshness.FRESH for node in read.picture().nodes):
             # NATS may store nothing now, as with a full disk: then what arrives is newer.
-            await asyncio.sleep(_ADVERTISES_S)
+            await asyncio.sleep(pictures.ADVERTISED_WITHIN_S)
         return _Live(
             seen=read.picture(), heard=heard, unready=unready, leader=leader, bus_trouble=read.bus_trouble,
             api_trouble=read.api_trouble,

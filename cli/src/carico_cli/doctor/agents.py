@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from carico_cli.doctor import findings, places
 from carico_cli.live import capacity_list, members, node_answers
+from carico_cli.live import picture as pictures
 from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -19,8 +20,6 @@ CLOCK_MOST_S = 2.0
 LEARNS_WITHIN_S = 60
 # At most this many advertisements may arrive between the reading of NATS and the scheduler's answer.
 KEPT_WITHIN = 5
-# An agent advertises once a second.
-LISTEN_S = 1.5
 DAEMON_SET = "does the agent's DaemonSet exist and tolerate the nodes' taints? A node without an agent gets no Pods"
 
 
@@ -55,7 +54,7 @@ async def listen(bus: members.Bus) -> dict[str, Newest]:
     heard: dict[str, bytes] = {}
     with contextlib.suppress(errors.BusError):
         subscription = await bus.subscribe(subjects.CAPACITY_ALL, heard.__setitem__)
-        await asyncio.sleep(LISTEN_S)
+        await asyncio.sleep(pictures.ADVERTISED_WITHIN_S)
         await subscription.unsubscribe()
     read = (_read(subject, payload) for subject, payload in heard.items())
     return {one.node: Newest(age_s=0.0, seq=one.seq) for one in read if one is not None}

@@ -86,8 +86,8 @@ async def check(
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
     try:
-        stored, found = await _stored(bus, place)
-        found.insert(0, findings.ok(what, f"{url}: its version is supported, and JetStream is on"))
+        stored, unread = await _stored(bus, place)
+        found = [findings.ok(what, f"{url}: its version is supported, and JetStream is on"), *unread]
         heard, live, asked = await asyncio.gather(_members(bus), agents.listen(bus), _services(bus, place))
         names = [node.name for node in nodes]
         newest = agents.newest_of(await _listed(bus, asked["scheduler"][1])) | live

@@ -51,7 +51,8 @@ async def check(
         if pod.node_name is not None
         for why in _why_not_started(item, now_s)
     ]
-    held = [pod.key for pod, item in pending if pod.node_name and _held_s(item, now_s) > waiting.LONG_S]
+    placed_s = ((pod, _placed_s(item.get("status") or {})) for pod, item in pending if pod.node_name)
+    held = [pod.key for pod, at_s in placed_s if now_s - at_s > waiting.LONG_S]
     runs = list(_parsed(running))
     # Short Pods that pass it over have mostly ended.
     placed = [*(pod for pod, _ in runs), *(await _ended(api))] if long else []
@@ -204,7 +205,7 @@ def _crashing(
 
 def _said_of(reason: str) -> str:
     """Return the reason of an end where it says more than that the program failed: OOMKilled, StartError."""
-    return "" if reason in ("", containers.FAILED) else f", {reason}"
+    return "" if reason in ("", containers.ERROR) else f", {reason}"
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:
@@ -218,10 +219,6 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     scheduled = fields.condition(status, "PodScheduled")
     placed_s = instants.find_instant(scheduled.get("lastTransitionTime"))
     return placed_s if placed_s is not None and scheduled.get("status") == "True" else math.inf
-
-
-def _held_s(pod: Mapping[str, Any], now_s: float) -> float:
-    return now_s - _placed_s(pod.get("status") or {})
 
 
 def _not_started(pods: list[str], place: places.Place) -> list[findings.Finding]:

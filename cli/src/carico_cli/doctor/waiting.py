@@ -16,7 +16,7 @@ _REASONS_MOST = 8
 
 def report(
     waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[cluster.Node], now_s: float, place: places.Place,
-    held: Sequence[str] = (),
+    held: Sequence[str],
 ) -> list[findings.Finding]:  # fmt: skip
     """Return the findings about Pods that wait for a node.
 

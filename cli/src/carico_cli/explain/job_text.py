@@ -36,11 +36,12 @@ class _Times:
     ended_s: float | None
     # Its work on one idle core, where the Pod states it.
     work_s: float | None
+    # What it waits for that has no node; empty where nothing says.
+    why: str
 
 
 def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dict[str, Any]:
     """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now."""
-    pods = list(pods)
     found = [_times(pod) for pod in pods]
     failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
@@ -61,7 +62,7 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
         "pods": len(found),
         "phases": dict(collections.Counter(each.phase for each in found)),
         "failed_pod": None if failed is None else {"namespace": failed.namespace, "pod": failed.name},
-        "waits": _waits(pods, found),
+        "waits": _waits(found),
         "ended": all(ends),
         "job_s": round(last_s - min(each.created_s for each in found), 1),
         "spans": {what: _spread(values) for what, values in spans.items()},
@@ -98,14 +99,13 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
     return "\n".join([*lines, *([f"... and {amounts.plural(left, 'node')} more (-o wide shows all)"] if left else [])])
 
 
-def _waits(pods: Sequence[Mapping[str, Any]], found: Sequence[_Times]) -> dict[str, str] | None:
+def _waits(found: Sequence[_Times]) -> dict[str, str] | None:
     """Return for what most of the Pods without a node wait, and one of them; None where none says."""
-    whys = [(words.waits_for(pod), each) for pod, each in zip(pods, found, strict=True) if each.node is None]
-    counted = collections.Counter(why for why, _ in whys if why)
+    counted = collections.Counter(each.why for each in found if each.why)
     if not counted:
         return None
     most = counted.most_common(1)[0][0]
-    one = next(each for why, each in whys if why == most)
+    one = next(each for each in found if each.why == most)
     return {"why": most, "namespace": one.namespace, "pod": one.name}
 
 
@@ -118,13 +118,9 @@ def _of_failed(found: Mapping[str, Any], at: addresses.Address) -> list[str]:
     if one is None:
         return []
     count = amounts.plural(found["phases"][_FAILED], "Pod")
-    key = _key(one)
+    key = words.pod_key(one["namespace"], one["pod"])
     why = f"`{at.kubectl} logs {key}` shows the output of one, `{at.carico(f'explain {key}')}` why it ended"
     return words.paragraph(f"{count} failed: {why}")
-
-
-def _key(pod: Mapping[str, str]) -> str:
-    return pod["pod"] if pod["namespace"] == "default" else f"{pod['pod']} -n {pod['namespace']}"
 
 
 def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
@@ -136,7 +132,7 @@ def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
         waits = found["phases"].get("Pending", 0)
         said = found["waits"]
         if said is not None and words.AT_CAPACITY not in said["why"]:
-            explain = at.carico(f"explain {_key(said)}")
+            explain = at.carico(f"explain {words.pod_key(said['namespace'], said['pod'])}")
             now = f"and now wait: {said['why']}; `{explain}` shows what each node lacks, and what could help"
             return f"its Pods mostly waited for a node, {now}{ran}"
         now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`{at.carico('top')}`, P)" if waits else ""
@@ -182,17 +178,19 @@ def _times(pod: Mapping[str, Any]) -> _Times:
     scheduled = fields.condition(status, "PodScheduled")
     bound_s = instants.find_instant(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
     started_s, ended_s = _process(status)
+    node = (pod.get("spec") or {}).get("nodeName")
     work = str((metadata.get("annotations") or {}).get(job_labels.WORK_ANNOTATION) or "").removesuffix("s")
     return _Times(
         namespace=str(metadata.get("namespace") or "default"),
         name=str(metadata["name"]),
         phase=str(status.get("phase") or "Pending"),
-        node=(pod.get("spec") or {}).get("nodeName"),
+        node=node,
         created_s=created_s,
         bound_s=bound_s,
         started_s=started_s,
         ended_s=ended_s,
         work_s=float(work) if work.replace(".", "", 1).isdigit() else None,
+        why="" if node is not None else words.waits_for(pod),
     )
 
 

@@ -94,7 +94,7 @@ def _of_containers(answer: Row, kubectl: str) -> list[str]:
     found: Sequence[containers.Trouble] = answer.get("containers") or ()
     if not found:
         return []
-    key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
+    key = words.pod_key(answer["namespace"], answer["pod"])
     waits = any(each.state is containers.State.WAITS for each in found)
     said = [each.sentence for each in found]
     if not any(reason in _NOT_BEGUN for each in found for reason in (each.reason, each.ended_reason)):

@@ -11,6 +11,8 @@ from carico_core.domain import decision, messages, pod_telemetry
 from carico_core.wire import freshness
 
 UNREADY, CORDONED = "unready", "cordon"
+# Each node advertises within this time (1 Hz), and the services answer.
+ADVERTISED_WITHIN_S = 1.5
 # Node -> UID -> what a Pod uses.
 Loads: TypeAlias = Mapping[str, Mapping[str, pod_telemetry.PodLoad]]
 

@@ -39,6 +39,15 @@ def class_name(name: str) -> str:
     return _GENERAL.get(name, name)
 
 
+def pod_key(namespace: str, name: str) -> str:
+    """Return a Pod as `kubectl logs` and `carico explain` take it.
+
+    >>> pod_key("default", "a"), pod_key("shop", "a")
+    ('a', 'a -n shop')
+    """
+    return name if namespace == "default" else f"{name} -n {namespace}"
+
+
 def counted(why: str) -> str:
     """Return why a Pod waits without how many nodes there are, which leaves no room for the reason.
 

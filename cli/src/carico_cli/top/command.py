@@ -23,8 +23,6 @@ from carico_core.runtime.observe import logs as log_setup
 from carico_core.runtime.process import clock as clocks
 
 USER_AGENT = "carico-top"
-# Each node advertises within this time (1 Hz), and the services answer.
-LISTEN_S = 1.5
 # 1,000 agents have answered what their Pods use within a second, unless the bus is away.
 LOADS_MOST_S = 5.0
 # Nodes that an error message lists.
@@ -164,7 +162,7 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
     complete.cancel()
     if found.bus_trouble is not None:
         return None
-    await asyncio.sleep(LISTEN_S)
+    await asyncio.sleep(picture.ADVERTISED_WITHIN_S)
     return found.picture()
 
 

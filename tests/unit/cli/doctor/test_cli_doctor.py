@@ -16,9 +16,10 @@ import orjson
 import pytest
 import yaml
 
-from carico_cli.doctor import agents, command, findings, kubernetes, places, rights
 from carico_cli.doctor import bus as bus_checks
+from carico_cli.doctor import command, findings, kubernetes, places, rights
 from carico_cli.live import addresses, members
+from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
@@ -44,7 +45,7 @@ FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", reque
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that arrives by itself is waited for."""
     monkeypatch.setattr(members, "LISTEN_S", 0.0)
-    monkeypatch.setattr(agents, "LISTEN_S", 0.0)
+    monkeypatch.setattr(pictures, "ADVERTISED_WITHIN_S", 0.0)
 
 
 class Api:

@@ -13,7 +13,7 @@ from carico_core.wire.kubernetes import object_fields as fields
 # (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
 CRASHING = "CrashLoopBackOff"
 # Any program that fails has this reason.
-FAILED = "Error"
+ERROR = "Error"
 # So much is kept of why a container waits: runtimes quote whole commands, and who may write a status, anything.
 STUCK_CHARS = 300
 # In the middle of a sentence so much of a message is quoted: a program may have written kilobytes.
@@ -73,7 +73,7 @@ class Trouble:
             return _joined(f"{who} waits", self.because)
         said = self.ended_message
         how = _joined(
-            "" if self.ended_reason == FAILED else self.ended_reason,
+            "" if self.ended_reason == ERROR else self.ended_reason,
             said if len(said) <= _QUOTED else f"{said[:_QUOTED]}...",
         )
         again = f"{who} {ended}{f' ({how})' if how else ''}, and was started again {times}"
