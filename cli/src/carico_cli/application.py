@@ -52,6 +52,12 @@ _LISTED = {name: listed for section in _SECTIONS.values() for name, listed in se
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 # With it, one wrong letter of two is still a near miss.
 _ALIKE = 0.5
+# What commands of earlier versions took, with what replaces it.
+_REMOVED = {
+    "--beside": "its file is that of --compare-with",
+    "--node-base": "kubelet nodes are namespaces of this machine, and need no image",
+    "loopback": "the bus of `carico up` has a password, which `carico env` prints; others take callout or static",
+}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Commands that need a package which a container image may leave out.
 NEEDS = {"evaluate": "carico_twin"}
@@ -118,9 +124,13 @@ def cli(context: click.Context) -> None:
 
 
 def _hint(error: click.ClickException) -> str:
-    """Return the choice that was probably meant, or what to do about an option that was given before the command."""
+    """Return what replaces a removed option or choice, the choice that was probably meant, or where options belong."""
+    if isinstance(error, click.NoSuchOption) and error.option_name in _REMOVED:
+        return f" It was removed: {_REMOVED[error.option_name]}"
     if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
         got = error.message.split("'")[1:2]
+        if got and got[0] in _REMOVED:
+            return f" It was removed: {_REMOVED[got[0]]}"
         choices = map(str, error.param.type.choices)
         near = names.nearest(got[0].lower(), choices, most=1, alike=_ALIKE) if got else []
         return f" Did you mean {near[0]!r}?" if near else ""

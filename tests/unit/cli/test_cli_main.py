@@ -187,6 +187,25 @@ def test_a_choice_that_is_mistyped_gets_the_nearest_one(
     assert ("Did you mean" in said) is (near is not None)
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("evaluate", "--beside", "x"), "--compare-with"),
+        (("up", "--node-base", "debian:12"), "need no image"),
+        (("demo", "--node-base=debian:12"), "need no image"),
+        (("bus-config", "loopback"), "`carico env` prints"),
+        (("evaluate", "--scheduler", "vector", "--quick"), "use footprint"),
+    ],
+)
+def test_what_was_removed_is_refused_with_what_replaces_it(
+    words: tuple[str, ...], instead: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, *words) == exits.USER_ERROR
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "was removed: " in said and instead in said.partition("was removed: ")[2]
+
+
 def test_an_option_before_the_command_is_refused_with_its_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

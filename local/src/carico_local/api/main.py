@@ -5,7 +5,8 @@ import json
 import pathlib
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from carico_core.domain import errors, names
 from carico_core.runtime.kube import http_client
@@ -28,6 +29,9 @@ IDLE_S = 90.0
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of the embedded API: flags, or CARICO_API_... in the environment."""
+
+    # Settings of earlier versions.
+    removed: ClassVar[Mapping[str, str]] = {"token": "--token-file (CARICO_API_TOKEN_FILE) names a file with the token"}
 
     data: pathlib.Path = settings.setting(help="directory for the objects")
     host: str = settings.setting("127.0.0.1", help="address to listen on", why="only this machine may reach it")

@@ -20,6 +20,7 @@ class NodeSettings:
 
     removed: ClassVar[Mapping[str, str]] = {
         "quota_period_ms": "the CPU quota's period is 20 ms",
+        "sync_s": "emulated nodes have no volumes with files of ConfigMaps or Secrets; real kubelets have such volumes",
         "stop_grace_s": "Pods have 2 s to end when the node is stopped; --drain-s lets them finish before",
     }
 

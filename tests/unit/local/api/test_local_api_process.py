@@ -108,6 +108,14 @@ def test_an_unknown_flag_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> N
     assert "--port" in capsys.readouterr().err
 
 
+def test_the_token_on_the_command_line_was_removed_and_what_replaces_it_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["--token", "secret"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("carico-api: --token was removed: --token-file ") and said.count("\n") == 1
+
+
 def test_the_schema_is_what_the_installed_client_says() -> None:
     generator = runpy.run_path(str(REPOSITORY / "local/tools/generate_kubernetes_schema.py"))
     expected = {generator["full_name"](model): generator["definition"](model) for model in generator["reachable"]()}

@@ -11,6 +11,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as core_settings
 from carico_core.runtime.process import tasks
 from carico_local.api import access
 from carico_local.cgroups import node_group
@@ -44,6 +45,12 @@ async def test_a_node_on_a_full_disk_waits_for_room_and_does_not_end(
 async def test_a_ready_file_that_cannot_be_written_at_all_ends_the_node(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
         await app.write_ready(tmp_path / "nowhere" / "ready", {})
+
+
+def test_a_setting_that_was_removed_is_refused_with_what_replaces_it() -> None:
+    environ = {"CARICO_NODE_SYNC_S": "3"}
+    with pytest.raises(errors.SettingsError, match=r"CARICO_NODE_SYNC_S was removed: .* real kubelets have such"):
+        core_settings.load(settings.NodeSettings, prefix="NODE", program="carico-node", argv=[], environ=environ)
 
 
 async def _start(chosen: settings.NodeSettings) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from carico_core.domain import errors
 from carico_core.domain import names as domain_names
+from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base, delta, dual, joint, scalar
 from carico_scheduler.rules import policy
 from carico_twin import agents, world
@@ -159,6 +160,8 @@ def named(wanted: Iterable[str]) -> list[Contender]:
     names = list(wanted)
     families = {each.family for each in every.values()}
     for name in names:
+        if name in estimators.GONE:
+            raise errors.SettingsError(f"--scheduler: {name!r} was removed: {estimators.GONE[name]}")
         if name not in every and name not in families:
             raise unknown("--scheduler", name, [*every, *sorted(families - set(every))])
     return [each for each in every.values() if not names or each.name in names or each.family in names]
