@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from carico_cli.clusters import integrations
+from carico_local.api.model import resources
 from tests.contract.kubernetes import control_planes, shapes
 from tests.tools import kubernetes
 
@@ -75,6 +76,15 @@ def test_kinds_that_are_not_served_are_named_with_where_they_are(
     assert (refused.code, refused.body["reason"]) == (404, "NotFound")
     assert f"no {plural}:" in refused.body["message"]
     assert ELSEWHERE in refused.body["message"]
+
+
+def test_what_only_kubelets_do_is_refused_with_where_they_are(api: control_planes.KubeApi) -> None:
+    for subresource, command in resources.OF_KUBELETS.items():
+        refused = api.request("GET", shapes.pods("default", "p", subresource))
+        assert refused.code == 404
+        assert f"no `{command}`: real kubelets have it, `carico up --nodes kubelet=2`" in refused.body["message"]
+        # `kubectl debug` ends with a panic without them.
+        assert refused.body["details"] == {"kind": "pods"}
 
 
 def test_a_pod_without_a_scheduler_here_gets_a_warning_and_an_event(api: control_planes.KubeApi) -> None:
@@ -166,8 +176,13 @@ def test_kubectl_refuses_a_manifest_of_a_kind_that_is_left_out(kubectl: Run, ver
 
 @pytest.mark.real_programs
 @pytest.mark.parametrize(
-    "words", [("exec", "runs", "--", "ls"), ("attach", "runs"), ("port-forward", "runs", ":80")], ids=" ".join
-)
+    "words",
+    [
+        ("exec", "runs", "--", "ls"), ("attach", "runs"), ("port-forward", "runs", ":80"),
+        ("debug", "runs", "--image=busybox"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_kubectl_prints_where_a_command_runs_in_a_pod(
     api: control_planes.KubeApi, kubectl: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -188,6 +188,20 @@ def test_a_pod_that_the_node_cannot_run_says_why_and_what_runs_it(
     delete(site, name)
 
 
+def test_a_change_of_a_pods_containers_is_no_change_of_what_runs_and_an_event_says_so(
+    site: node_site.NodeSite,
+) -> None:
+    site.run("changed", "sh", "-c", WAIT)
+    site.until_phase("changed", "Running")
+    patch = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
+    site.request("PATCH", f"{PODS}/changed", patch, kind="application/strategic-merge-patch+json")
+    note = told(site, "changed", "Failed")
+    assert note.startswith("Error: an emulated node changes and adds no container of a Pod")
+    assert note.endswith("run it on real kubelets: carico up --nodes kubelet=2")
+    assert site.status("changed")["phase"] == "Running"
+    delete(site, "changed")
+
+
 def test_a_pod_that_is_deleted_by_force_affects_no_other_one_of_its_own_name_either(site: node_site.NodeSite) -> None:
     first = site.run("stubborn", "sh", "-c", f"trap '' TERM; echo first; {LOOP}", terminationGracePeriodSeconds=600)
     site.until_phase("stubborn", "Running")

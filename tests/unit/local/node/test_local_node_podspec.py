@@ -66,6 +66,20 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
                 ("nfs", {"server": "s"}),
             )
         ),
+        *(
+            ({field: value}, f"the Pod has {field}")
+            for field, value in (
+                ("dnsConfig", {"searches": ["a"]}),
+                ("hostAliases", [{"ip": "127.0.0.1", "hostnames": ["a"]}]),
+                ("runtimeClassName", "gvisor"),
+            )
+        ),
+        ({"container": {"lifecycle": {"stopSignal": "SIGUSR1"}}}, "container 'c' has a stopSignal"),
+        ({"container": {"securityContext": {"privileged": True}}}, "container 'c' is privileged or adds"),
+        (
+            {"container": {"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}},
+            "container 'c' is privileged or adds",
+        ),
         (mounting({"readOnly": True}), "container 'c' mounts volume 'v' read-only"),
         (mounting({"subPathExpr": "$(A)"}), "container 'c' mounts volume 'v' with subPathExpr"),
     ],
@@ -73,6 +87,29 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
 def test_what_emulated_nodes_do_not_support_is_named(spec: dict[str, Any], words: str) -> None:
     (found,) = podspec.parse(pod(**spec)).unsupported
     assert words in found
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"securityContext": {"runAsUser": 0}, "container": {"securityContext": {"privileged": True}}},
+        {
+            "securityContext": {"runAsUser": 70000},
+            "container": {"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}},
+        },
+        {
+            "container": {
+                "securityContext": {
+                    "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
+                    "seccompProfile": {"type": "RuntimeDefault"}, "readOnlyRootFilesystem": True,
+                }
+            }
+        },
+        {"hostname": "web-0", "subdomain": "web", "shareProcessNamespace": True, "dnsPolicy": "ClusterFirst"},
+    ],
+)  # fmt: skip
+def test_what_restricts_a_pod_or_is_so_on_every_machine_does_not_keep_it_from_running(spec: dict[str, Any]) -> None:
+    assert podspec.parse(pod(**spec)).unsupported == ()
 
 
 def test_objects_that_variables_come_from_are_named() -> None:

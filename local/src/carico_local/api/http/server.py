@@ -122,8 +122,8 @@ def _document(request: web.Request) -> web.StreamResponse:
     """Answer health checks, discovery and OpenAPI."""
     if absent := resources.absent(request.path):
         raise statuses.no_such_path(absent)
-    if command := resources.streamed(request.path):
-        raise statuses.no_such_stream(command)
+    if command := resources.of_kubelets(request.path):
+        raise statuses.not_on_emulated_nodes(command)
     if request.method not in ("GET", "HEAD"):
         raise statuses.no_such_path() if request.path.startswith("/api") else statuses.method_not_allowed()
     if request.path in access.HEALTH_PATHS:

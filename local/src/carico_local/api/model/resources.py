@@ -146,8 +146,11 @@ def parse_path(path: str) -> Target | None:
     return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
 
 
-# Subresources of a Pod that only a kubelet serves, and what asks for them.
-STREAMED = {"exec": "kubectl exec", "attach": "kubectl attach", "portforward": "kubectl port-forward"}
+# Subresources of Pods that only kubelets have, with the command of kubectl that needs each.
+OF_KUBELETS = {
+    "exec": "kubectl exec", "attach": "kubectl attach", "portforward": "kubectl port-forward",
+    "ephemeralcontainers": "kubectl debug", "resize": "kubectl patch --subresource resize",
+}  # fmt: skip
 
 
 def absent(path: str) -> str:
@@ -163,15 +166,15 @@ def absent(path: str) -> str:
     return next(named, "")
 
 
-def streamed(path: str) -> str:
-    """Return which command of kubectl asks for a stream of a Pod that only kubelets have; else empty.
+def of_kubelets(path: str) -> str:
+    """Return which command of kubectl asks for a subresource of a Pod that only kubelets have; else empty.
 
-    >>> streamed("/api/v1/namespaces/default/pods/web/exec"), streamed("/api/v1/namespaces/default/pods/web/log")
+    >>> of_kubelets("/api/v1/namespaces/default/pods/web/exec"), of_kubelets("/api/v1/namespaces/default/pods/web/log")
     ('kubectl exec', '')
     """
     match path.strip("/").split("/"):
         case ["api", "v1", "namespaces", _, "pods", _, subresource]:
-            return STREAMED.get(subresource, "")
+            return OF_KUBELETS.get(subresource, "")
     return ""
 
 

@@ -75,10 +75,11 @@ def no_such_path(what: str = "such resource") -> RequestFailed:
     return RequestFailed(404, "NotFound", f"this cluster has no {what}: {_ELSEWHERE}")
 
 
-def no_such_stream(command: str) -> RequestFailed:
+def not_on_emulated_nodes(command: str) -> RequestFailed:
     """Return a 404: no emulated node serves what this command of kubectl asks for."""
     where = "real kubelets have it, `carico up --nodes kubelet=2`"
-    return RequestFailed(404, "NotFound", f"this cluster has no `{command}`: {where}")
+    # `kubectl debug` reads the name of what was not found, and ends with a panic where there are no details.
+    return RequestFailed(404, "NotFound", f"this cluster has no `{command}`: {where}", {"kind": "pods"})
 
 
 def already_exists(resource: str, name: str, *, group: str) -> RequestFailed:

@@ -17,7 +17,7 @@ from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
 
 _TERMINAL = ("Succeeded", "Failed")
-_INSTEAD = "Change the Pod, or run it on real kubelets: carico up --nodes kubelet=2"
+_KUBELETS = "run it on real kubelets: carico up --nodes kubelet=2"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
@@ -80,12 +80,15 @@ class PodWorker:
 
     def update(self, pod: dict[str, Any]) -> None:
         """Apply a change of the API object. A deletion ends the Pod with the deletion's grace period."""
-        self._object = pod
+        before, self._object = self._object, pod
         if pod["metadata"].get("deletionTimestamp"):
             grace_s = podspec.parse(pod).grace_s
             self.end(ending.Ending(grace_s=grace_s, report=True, delete=True))
         elif self._ending is None and self.is_active:
             self._deadline.set(podspec.deadline_s(pod))
+            if _containers(pod) != _containers(before):
+                why = "an emulated node changes and adds no container of a Pod that it has. Create the Pod again"
+                self._report("Failed", f"Error: {why}, or {_KUBELETS}", True)
 
     def end(self, request: ending.Ending) -> None:
         """End the Pod. A second call may only shorten the grace period; the reason of the first one is kept."""
@@ -171,7 +174,7 @@ class PodWorker:
 
     def _refuse(self, unsupported: Iterable[str]) -> None:
         """Show in the status and in an Event why this node cannot run the Pod, which stays until it is deleted."""
-        why = f"an emulated node cannot run this Pod: {'; '.join(unsupported)}. {_INSTEAD}"
+        why = f"an emulated node cannot run this Pod: {'; '.join(unsupported)}. Change the Pod, or {_KUBELETS}"
         for worker in self._workers():
             worker.refuse(why)
         self._report("Failed", f"Error: {why}", True)
@@ -284,3 +287,7 @@ class PodWorker:
         if self._ending is not None and not self._ending.report:
             return
         self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)
+
+
+def _containers(pod: dict[str, Any]) -> list[object]:
+    return [pod["spec"].get(group) for group in ("containers", "initContainers", "ephemeralContainers")]

@@ -169,7 +169,7 @@ async def _answer_refusals(request: web.Request, handler: access.Handler) -> web
 
 
 async def _refuse_stream(request: web.Request) -> web.StreamResponse:
-    raise statuses.no_such_stream(resources.STREAMED[request.match_info["stream"].lower()])
+    raise statuses.not_on_emulated_nodes(resources.OF_KUBELETS[request.match_info["stream"].lower()])
 
 
 async def _healthz(_: web.Request) -> web.Response:

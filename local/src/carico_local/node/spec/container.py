@@ -130,10 +130,10 @@ def _probe(item: Object, key: str) -> Probe | None:
     )
 
 
-def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
+def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iterator[str]:
     """Yield a clause for each feature that the container uses and an emulated node does not support.
 
-    `volumes`: names of the volumes that it may mount.
+    `volumes`: names of the volumes that it may mount, `security`: the Pod's securityContext.
     """
     name = item["name"]
     if not item.get("command"):
@@ -153,6 +153,18 @@ def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
     ):
         if entry and handlers.parse(entry, _ports(item)) is None:
             yield f"{key} of container {name!r} is not {known}"
+    if hooks.get("stopSignal"):
+        yield f"container {name!r} has a stopSignal"
+    security = {**security, **(item.get("securityContext") or {})}
+    asks = security.get("privileged") or (security.get("capabilities") or {}).get("add")
+    # For another user they are without effect. An image's own user, mostly root, is not known here.
+    if asks and security.get("runAsUser") is None:
+        yield f"container {name!r} is privileged or adds capabilities, which need runAsUser 0"
+    yield from _unsupported_mounts(item, volumes)
+
+
+def _unsupported_mounts(item: Object, volumes: frozenset[str]) -> Iterator[str]:
+    name = item["name"]
     for mount in item.get("volumeMounts") or ():
         if mount["name"] not in volumes:
             continue

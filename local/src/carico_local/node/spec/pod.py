@@ -15,6 +15,8 @@ Object = Mapping[str, Any]
 GRACE_S = 30.0
 # The API server adds this volume for the service account's token; it is not mounted here.
 _TOKEN_VOLUME = "kube-api-access"
+# Containers have the files and the name resolution of this machine.
+_UNSUPPORTED = ("dnsConfig", "hostAliases", "runtimeClassName")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,9 @@ def _parse(pod: Object) -> PodSpec:
         qos_class=(pod.get("status") or {}).get("qosClass") or qos.pod_class(spec),
         request_cores=pod_requests.pod_requests(pod).get("cpu", 0.0),
         unsupported=(
+            *(f"the Pod has {field}" for field in _UNSUPPORTED if spec.get(field)),
             *_unsupported_volumes(declared),
-            *(text for item in every for text in container_spec.unsupported(item, mountable)),
+            *(text for item in every for text in container_spec.unsupported(item, mountable, security)),
         ),
     )
 
