@@ -82,13 +82,6 @@ def test_a_bind_of_another_uid_is_refused(kube_api: KubeApi, namespace: str, nod
     assert "nodeName" not in kube_api.request("GET", shapes.pods(namespace, "p")).body["spec"]
 
 
-def test_a_bind_by_the_older_path_works(kube_api: KubeApi, namespace: str, node: str) -> None:
-    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
-    answer = kube_api.request("POST", f"/api/v1/namespaces/{namespace}/bindings", shapes.binding("p", node))
-    assert answer.code == 201
-    assert kube_api.request("GET", shapes.pods(namespace, "p")).body["spec"]["nodeName"] == node
-
-
 def test_invalid_bindings_are_refused(kube_api: KubeApi, namespace: str, node: str) -> None:
     assert kube_api.request("POST", shapes.pods(namespace, "none", "binding"), shapes.binding("none", node)).code == 404
     kube_api.request("POST", shapes.pods(namespace), shapes.pod())

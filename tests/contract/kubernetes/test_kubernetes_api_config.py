@@ -76,25 +76,7 @@ def test_config_maps_and_secrets_have_a_size_limit(kube_api: KubeApi, namespace:
     assert make(kube_api, namespace, "secrets", stringData={"k": text}).code == 201
 
 
-_TYPES = [
-    ("kubernetes.io/tls", {"tls.crt": "x"}, {"data[tls.key]"}),
-    ("kubernetes.io/basic-auth", {"x": "y"}, {"data[username]", "data[password]"}),
-    ("kubernetes.io/ssh-auth", {}, {"data[ssh-privatekey]"}),
-    ("kubernetes.io/dockerconfigjson", {}, {"data[.dockerconfigjson]"}),
-    ("kubernetes.io/dockerconfigjson", {".dockerconfigjson": "{"}, {"data[.dockerconfigjson]"}),
-    ("kubernetes.io/dockercfg", {".dockercfg": "[]"}, {"data[.dockercfg]"}),
-    ("kubernetes.io/service-account-token", {}, {"metadata.annotations[kubernetes.io/service-account.name]"}),
-]
-
-
-@pytest.mark.parametrize(("kind", "values", "missing"), _TYPES)
-def test_secret_types_need_their_keys(
-    kube_api: KubeApi, namespace: str, kind: str, values: dict[str, str], missing: set[str]
-) -> None:
-    assert fields(make(kube_api, namespace, "secrets", type=kind, stringData=values)) == missing
-
-
-def test_an_unknown_secret_type_needs_no_keys_and_is_kept(kube_api: KubeApi, namespace: str) -> None:
+def test_the_type_of_a_secret_is_kept(kube_api: KubeApi, namespace: str) -> None:
     body = make(kube_api, namespace, "secrets", type="example.com/mine", stringData={"a": "1"}).body
     assert body["type"] == "example.com/mine"
     refused = kube_api.request("PUT", path(namespace, "secrets", "o"), body | {"type": "Opaque"})
@@ -150,40 +132,6 @@ def test_a_watch_reports_changes(kube_api: KubeApi, namespace: str) -> None:
         )
         told = [next(events) for _ in range(2)]
     assert [(event["type"], event["object"]["data"]["a"]) for event in told] == [("ADDED", "1"), ("MODIFIED", "2")]
-
-
-def test_files_of_objects_have_a_mode_and_safe_paths(kube_api: KubeApi, namespace: str) -> None:
-    field = {"path": "f", "fieldRef": {"fieldPath": "metadata.name"}}
-    kinds: dict[str, Any] = {
-        "configMap": {"name": "o"}, "secret": {"secretName": "o"}, "downwardAPI": {"items": [field]},
-        "projected": {"sources": [{"configMap": {"name": "o"}}]},
-    }  # fmt: skip
-    volumes = [{"name": kind.lower(), kind: source} for kind, source in kinds.items()]
-    made = kube_api.request("POST", path(namespace, "pods"), shapes.pod(volumes=volumes))
-    assert made.code == 201, made.body
-    shown = {key: source for volume in made.body["spec"]["volumes"] for key, source in volume.items()}
-    assert {kind: shown[kind]["defaultMode"] for kind in kinds} == dict.fromkeys(kinds, 0o644)
-
-
-_BROKEN: list[tuple[dict[str, Any], str]] = [
-    ({"configMap": {"name": "o", "items": [{"key": "k", "path": "../out"}]}}, "configMap.items[0].path"),
-    ({"configMap": {"name": "o", "items": [{"key": "k", "path": "..data"}]}}, "configMap.items[0].path"),
-    ({"secret": {"secretName": "o", "items": [{"key": "k", "path": "/etc/x"}]}}, "secret.items[0].path"),
-    ({"secret": {"secretName": "o", "items": [{"path": "k"}]}}, "secret.items[0].key"),
-    ({"secret": {"secretName": "o", "defaultMode": 0o1000}}, "secret.defaultMode"),
-    ({"secret": {}}, "secret.secretName"),
-    ({"projected": {"sources": [{"secret": {}}]}}, "projected.sources[0].secret.name"),
-    ({"projected": {"sources": [{"secret": {"name": "o", "items": [{"key": "k", "path": "a"}]}}] * 2}}, "projected"),
-    ({"downwardAPI": {"items": [{"path": "f"}]}}, "downwardAPI"),
-]
-
-
-@pytest.mark.parametrize(("volume", "field"), _BROKEN, ids=[field for _, field in _BROKEN])
-def test_volumes_that_cannot_be_files_are_refused(
-    kube_api: KubeApi, namespace: str, volume: dict[str, Any], field: str
-) -> None:
-    refused = kube_api.request("POST", path(namespace, "pods"), shapes.pod(volumes=[{"name": "v", **volume}]))
-    assert f"spec.volumes[0].{field}" in fields(refused)
 
 
 def test_variables_name_a_key(kube_api: KubeApi, namespace: str) -> None:

@@ -154,19 +154,22 @@ async def test_each_change_is_encoded_once_for_all_watches(kept: store.Store) ->
     assert len(rendered) == 1
 
 
-def test_an_expired_page_comes_with_a_continue_token(kept: store.Store) -> None:
-    state = cluster.assemble(kept, clocks.FakeClock())
+def test_a_page_of_a_list_of_an_earlier_process_has_expired(kept: store.Store) -> None:
     for name in "abc":
         put(kept, name)
-    first = state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"limit": "1"}))
-    state = cluster.assemble(kept, clocks.FakeClock())
-    with pytest.raises(statuses.RequestFailed) as caught:
-        state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"continue": first.token}))
-    assert caught.value.code == 410
-    rest = state.lister.page(
-        resources.NODES, "", requests.parse_list(resources.NODES, {"continue": caught.value.continue_token})
+    first, other = (
+        cluster.assemble(kept, clocks.FakeClock()).lister.page(
+            resources.NODES, "", requests.parse_list(resources.NODES, {"limit": "1"})
+        )
+        for _ in range(2)
     )
-    assert [item.data["metadata"]["name"] for item in rest.items] == ["b", "c"]
+    state = cluster.assemble(kept, clocks.FakeClock())
+    # It has a list of its own, which is not the one that the token continues.
+    state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"limit": "2"}))
+    for token in (first.token, other.token):
+        with pytest.raises(statuses.RequestFailed) as caught:
+            state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"continue": token}))
+        assert (caught.value.code, caught.value.reason) == (410, "Expired")
 
 
 def lease(kept: store.Store, name: str, renewed: str) -> None:

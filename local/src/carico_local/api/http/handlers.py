@@ -32,12 +32,7 @@ class Handlers:
 
     async def list(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """Answer with a page of objects, or with a watch."""
-        asked = dict(request.query)
-        if target.name:
-            asked["fieldSelector"] = f"metadata.name={target.name}"
-        if target.watch:
-            asked["watch"] = "true"
-        query = requests.parse_list(target.resource, asked)
+        query = requests.parse_list(target.resource, request.query)
         presenter = self._presenter(request, target)
         if query.watch:
             return await watch_answers.answer(
@@ -110,11 +105,10 @@ class Handlers:
         """Bind a Pod to its node, and answer with a Status."""
         binding = pods.parse_binding(await requests.read_body(request))
         named = (binding.get("metadata") or {}).get("name", "")
-        name = target.name or named
-        if named and named != name:
-            raise statuses.bad_request(f"the name of the Binding ({named}) is not that of the Pod ({name})")
+        if named and named != target.name:
+            raise statuses.bad_request(f"the name of the Binding ({named}) is not that of the Pod ({target.name})")
         dry_run = requests.dry_run(request.query)
-        pod = self._state.writer.find(resources.PODS, (target.namespace, name))
+        pod = self._find(target)
         pods.bind(self._state.store, self._state.clock, pod, binding, dry_run=dry_run)
         return _answer(orjson.dumps(statuses.success(code=201)), code=201)
 

@@ -8,7 +8,7 @@ from carico_core.runtime.process.connections import web
 from carico_local.api.model import resources, statuses
 from carico_local.api.storage import listing, selectors
 
-_MATCHES = ("", "Exact", "NotOlderThan")
+_MATCHES = ("", "NotOlderThan")
 _JSON = "application/json"
 
 
@@ -27,20 +27,15 @@ def parse_list(resource: resources.Resource, query: Mapping[str, str]) -> listin
     """Parse the query of a list or watch; raise `RequestFailed` (400)."""
     match = query.get("resourceVersionMatch", "")
     if match not in _MATCHES:
-        raise statuses.bad_request(f"resourceVersionMatch: got {match!r}, expected Exact or NotOlderThan")
-    version = _number(query, "resourceVersion")
-    watch = flag(query, "watch")
-    if match and not version and match == "Exact" and not watch:
-        raise statuses.bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0" or none')
+        raise statuses.bad_request(f"resourceVersionMatch: got {match!r}, expected NotOlderThan")
     return listing.ListQuery(
         selector=selectors.parse(
             resource, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")
         ),
         limit=_number(query, "limit") or 0,
         token=query.get("continue", ""),
-        version=version,
-        match=match,
-        watch=watch,
+        version=_number(query, "resourceVersion"),
+        watch=flag(query, "watch"),
         bookmarks=flag(query, "allowWatchBookmarks"),
         initial_events=flag(query, "sendInitialEvents"),
         timeout_s=_number(query, "timeoutSeconds"),

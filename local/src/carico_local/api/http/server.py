@@ -93,8 +93,6 @@ class _Routes:
         raise statuses.method_not_allowed()
 
     async def _object(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        if target.watch:
-            return await self._handling.list(request, target)
         methods = {
             "GET": self._handling.get,
             "HEAD": self._handling.get,

@@ -30,10 +30,7 @@ _SUBRESOURCES: dict[str, tuple[list[str], tuple[str, str, str] | None]] = {
     "eviction": (["create"], ("policy", "v1", "Eviction")),
     "log": (["get"], None),
 }
-_AGGREGATED = {
-    "v2": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-    "v2beta1": "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-}
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def document(path: str, accept: str) -> tuple[dict[str, Any], str] | None:
@@ -41,9 +38,8 @@ def document(path: str, accept: str) -> tuple[dict[str, Any], str] | None:
     parts = path.strip("/").split("/")
     plain = "application/json"
     if parts in (["api"], ["apis"]):
-        for version, media in _AGGREGATED.items():
-            if "as=APIGroupDiscoveryList" in accept and f"v={version}" in accept.replace(",", ";").split(";"):
-                return _aggregated(core=parts == ["api"], version=version), media
+        if _AGGREGATED in accept:
+            return _aggregated(core=parts == ["api"]), _AGGREGATED
         return (_core_versions() if parts == ["api"] else _group_list()), plain
     if parts == ["version"]:
         return VERSION, plain
@@ -118,7 +114,7 @@ def _entries(resource: resources.Resource) -> list[dict[str, Any]]:
     return entries
 
 
-def _aggregated(*, core: bool, version: str) -> dict[str, Any]:
+def _aggregated(*, core: bool) -> dict[str, Any]:
     items = []
     for group, group_version in dict.fromkeys((each.group, each.version) for each in resources.NAMED):
         if (group == "") is core:
@@ -132,7 +128,7 @@ def _aggregated(*, core: bool, version: str) -> dict[str, Any]:
             items.append({"metadata": metadata, "versions": versions})
     return {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     }

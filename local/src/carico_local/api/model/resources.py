@@ -118,7 +118,6 @@ class Target:
     namespace: str
     name: str = ""
     subresource: str
-    watch: bool = False
 
 
 def parse_path(path: str) -> Target | None:
@@ -134,16 +133,9 @@ def parse_path(path: str) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    # Some clients still use the deprecated /watch/ prefix.
-    watch = rest[0] == "watch" and len(rest) > 1
-    if watch:
-        rest = rest[1:]
     if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] != "status"):
-        if not group and rest[2:] == ["bindings"]:
-            # The older path for binding, with the Pod's name in the body; the official Python client has both.
-            return Target(resource=PODS, namespace=rest[1], subresource="binding")
-        return _target(_BY_PATH.get((group, version, rest[2])), rest[3:], namespace=rest[1], watch=watch)
-    return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
+        return _target(_BY_PATH.get((group, version, rest[2])), rest[3:], namespace=rest[1])
+    return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="")
 
 
 # Subresources of Pods that only kubelets have, with the command of kubectl that needs each.
@@ -178,7 +170,7 @@ def of_kubelets(path: str) -> str:
     return ""
 
 
-def _target(resource: Resource | None, rest: list[str], *, namespace: str, watch: bool) -> Target | None:
+def _target(resource: Resource | None, rest: list[str], *, namespace: str) -> Target | None:
     if resource is None or len(rest) > 2 or (namespace and not resource.namespaced):
         return None
     name = rest[0] if rest else ""
@@ -187,4 +179,4 @@ def _target(resource: Resource | None, rest: list[str], *, namespace: str, watch
         return None
     if name and resource.namespaced and not namespace:
         return None
-    return Target(resource=resource, namespace=namespace, name=name, subresource=subresource, watch=watch)
+    return Target(resource=resource, namespace=namespace, name=name, subresource=subresource)

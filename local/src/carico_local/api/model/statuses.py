@@ -32,8 +32,6 @@ class RequestFailed(errors.CaricoError):
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
-        # With a 410 for a paged list: the token with which the client may continue with an inconsistent list.
-        self.continue_token = ""
         super().__init__(message)
 
     def as_json(self) -> dict[str, Any]:
@@ -41,7 +39,7 @@ class RequestFailed(errors.CaricoError):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

@@ -8,8 +8,6 @@ import base64
 import re
 from collections.abc import Iterable
 
-import orjson
-
 from carico_local.api.model import objects, statuses
 from carico_local.api.rules import fields
 
@@ -21,17 +19,8 @@ _KEY_RULE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
     "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-_ACCOUNT = "kubernetes.io/service-account.name"
-# Required keys by type of Secret.
-_REQUIRED = {
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-}
 _KEY_REFERENCES = ("configMapKeyRef", "secretKeyRef")
 _WHOLE_REFERENCES = ("configMapRef", "secretRef")
-_JSON = (".dockercfg", ".dockerconfigjson")
-_ONE_OF = ("username", "password")
 
 
 def settle(data: objects.Object) -> None:
@@ -59,24 +48,11 @@ def config_map(data: objects.Object) -> fields.Causes:
 
 
 def secret(data: objects.Object) -> fields.Causes:
-    """Yield the rules that a Secret violates: of its keys, its size, and its type."""
-    values, kind = data.get("data") or {}, data.get("type", "")
+    """Yield the rules that a Secret violates, of its keys and its size; those of types are left out."""
+    values = data.get("data") or {}
     yield from _keys(values, "data")
     if sum(map(_length, values.values())) > _MOST_BYTES:
         yield _too_long("data")
-    if kind == "kubernetes.io/service-account-token":
-        if not (data["metadata"].get("annotations") or {}).get(_ACCOUNT):
-            yield fields.required(f"metadata.annotations[{_ACCOUNT}]")
-    elif kind == "kubernetes.io/basic-auth":
-        if not any(key in values for key in _ONE_OF):
-            yield from (fields.required(f"data[{key}]") for key in _ONE_OF)
-    elif kind == "kubernetes.io/ssh-auth" and not values.get("ssh-privatekey"):
-        yield fields.required("data[ssh-privatekey]")
-    for key in _REQUIRED.get(kind, ()):
-        if key not in values:
-            yield fields.required(f"data[{key}]")
-        elif key in _JSON and not _is_json_object(values[key]):
-            yield fields.wrong(f"data[{key}]", "<secret contents redacted>", "not a JSON object")
 
 
 def references(container: objects.Object, path: str) -> fields.Causes:
@@ -131,10 +107,3 @@ def _too_long(field: str) -> statuses.Cause:
 def _length(encoded: str) -> int:
     """Return the number of bytes that base64 encodes."""
     return len(encoded) // 4 * 3 - encoded.count("=")
-
-
-def _is_json_object(encoded: str) -> bool:
-    try:
-        return isinstance(orjson.loads(base64.b64decode(encoded)), dict | None)
-    except ValueError:
-        return False

@@ -10,9 +10,6 @@ from carico_local.api.model import objects, resources, statuses
 
 # plugin/pkg/admission/defaulttolerationseconds: Pods tolerate a node that is not ready for five minutes.
 _TOLERATED_S = 300
-# Volumes that are made of files of the API, with mode rw-r--r--.
-_FILES_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
-_FILES_MODE = 0o644
 _TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # The two classes that every cluster has (pkg/apis/scheduling/types.go).
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -80,9 +77,6 @@ def _default_pod(data: objects.Object) -> None:
         # A volume with a name and nothing else is an emptyDir.
         if set(volume) <= {"name"}:
             volume["emptyDir"] = {}
-        for kind in _FILES_VOLUMES:
-            if kind in volume:
-                volume[kind].setdefault("defaultMode", _FILES_MODE)
 
 
 def _default_container(container: objects.Object) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from carico_core.domain import amounts
 from carico_local.api.model import objects, resources, statuses
-from carico_local.api.rules import configuration, event_forms, fields, placement, volumes
+from carico_local.api.rules import configuration, event_forms, fields, placement
 
 _ANNOTATIONS_BYTES = 262_144
 # pkg/apis/core/helper/helpers.go
@@ -116,7 +116,6 @@ def _pod(spec: objects.Object) -> Causes:
             "spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be between 1 and 2147483647, inclusive"
         )
     yield from placement.pod(spec)
-    yield from volumes.pod(spec)
     for key, value in (spec.get("nodeSelector") or {}).items():
         if not fields.is_qualified(key) or not fields.LABEL_VALUE.fullmatch(value):
             yield fields.wrong("spec.nodeSelector", f"{key}={value}", "must be a label key and a label value")

@@ -5,6 +5,7 @@ import binascii
 import collections
 import dataclasses
 import itertools
+import secrets
 
 import orjson
 
@@ -14,9 +15,8 @@ from carico_local.api.storage import selectors, store
 # Unfinished lists that are kept; continuing an older one gets a 410, as after etcd's compaction.
 _KEPT_LISTS = 64
 _EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-    "results."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter."
 )
 
 
@@ -28,7 +28,6 @@ class ListQuery:
     limit: int
     token: str
     version: int | None
-    match: str
     watch: bool
     bookmarks: bool
     initial_events: bool
@@ -58,12 +57,13 @@ class Lister:
         self._store = kept
         # Stored objects never change, so a snapshot is a list of references.
         self._snapshots: collections.OrderedDict[int, _Snapshot] = collections.OrderedDict()
-        self._numbers = itertools.count(1)
+        # A token of an earlier process must not continue a list of this one.
+        self._numbers = itertools.count(secrets.randbits(48))
 
     def page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
         """Return the requested page; raise `RequestFailed` (400, 410, 504)."""
         if query.token:
-            return self._next_page(resource, namespace, query)
+            return self._next_page(query)
         self._check_version(query)
         chosen = self.select(resource, namespace, query)
         snapshot = _Snapshot(items=chosen, version=self._store.revision)
@@ -89,41 +89,31 @@ class Lister:
             raise statuses.RequestFailed(
                 504, "Timeout", f"Too large resource version: {query.version}, current: {self._store.revision}"
             )
-        if query.match == "Exact" and query.version != self._store.revision:
-            raise statuses.expired("The resourceVersion for the provided list is too old.")
 
-    def _next_page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
-        number, offset, last = _parse_token(query.token)
+    def _next_page(self, query: ListQuery) -> Page:
+        number, offset = _parse_token(query.token)
         snapshot = self._snapshots.get(number)
-        if number and snapshot is None:
-            failure = statuses.expired(_EXPIRED)
-            failure.continue_token = _token(0, offset, last)
-            raise failure
         if snapshot is None:
-            # The client accepted to continue with the present objects after the last one it has seen.
-            rest = [item for item in self.select(resource, namespace, query) if objects.key_of(item.data) > last]
-            snapshot, offset = _Snapshot(items=rest, version=self._store.revision), 0
-            number = next(self._numbers)
-            self._snapshots[number] = snapshot
+            raise statuses.expired(_EXPIRED)
         return _cut(snapshot, number, offset, query.limit or len(snapshot.items))
 
 
 def _cut(snapshot: _Snapshot, number: int, offset: int, limit: int) -> Page:
     items = snapshot.items[offset : offset + limit]
     remaining = len(snapshot.items) - offset - len(items)
-    token = _token(number, offset + len(items), objects.key_of(items[-1].data)) if remaining > 0 else ""
+    token = _token(number, offset + len(items)) if remaining > 0 else ""
     return Page(items=items, version=snapshot.version, token=token, remaining=max(remaining, 0))
 
 
-def _token(number: int, offset: int, last: objects.Key) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([number, offset, *last])).decode()
+def _token(number: int, offset: int) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([number, offset])).decode()
 
 
-def _parse_token(text: str) -> tuple[int, int, objects.Key]:
+def _parse_token(text: str) -> tuple[int, int]:
     try:
-        number, offset, namespace, name = orjson.loads(base64.urlsafe_b64decode(text.encode()))
-        if not (type(number) is type(offset) is int and type(namespace) is type(name) is str) or offset < 0:
+        number, offset = orjson.loads(base64.urlsafe_b64decode(text.encode()))
+        if not type(number) is type(offset) is int or offset < 0:
             raise ValueError("fields of other types")
     except (binascii.Error, ValueError, TypeError) as error:
         raise statuses.bad_request(f"continue key is not valid: {error}") from error
-    return number, offset, (namespace, name)
+    return number, offset
