@@ -80,13 +80,11 @@ def test_a_pod_weighs_what_its_containers_ask_for_together() -> None:
     assert parsed(status={"qosClass": "Guaranteed"}).qos_class == "Guaranteed"
 
 
-def test_a_sidecar_is_not_ended_before_those_it_serves() -> None:
-    def asking(name: str, memory: str, **more: str) -> dict[str, Any]:
-        return {"name": name, "resources": {"requests": {"memory": memory}}, **more}
+def test_each_container_of_a_burstable_pod_has_the_score_of_its_own_request() -> None:
+    def asking(name: str, memory: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"memory": memory}}}
 
-    inits = [asking("small", "80M", restartPolicy="Always"), asking("large", "4G", restartPolicy="Always"),
-             asking("first", "80M")]  # fmt: skip
-    found = parsed(containers=[asking("a", "800M"), asking("b", "1600M")], initContainers=inits)
+    found = parsed(containers=[asking("a", "800M"), asking("b", "1600M")], initContainers=[asking("first", "80M")])
     every = (*found.init_containers, *found.containers)
     adj = {each.name: found.oom_score_adj(each, node_bytes=NODE_BYTES) for each in every}
-    assert adj == {"small": 900, "large": 500, "first": 990, "a": 900, "b": 800}
+    assert adj == {"first": 990, "a": 900, "b": 800}

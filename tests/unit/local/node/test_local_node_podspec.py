@@ -51,7 +51,12 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
         ({"container": {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}}, "'E'"),
         ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe of container 'c' is not httpGet"),
         ({"container": {"readinessProbe": {"grpc": {"port": 9000}}}}, "readinessProbe of container 'c' is not httpGet"),
-        ({"container": {"lifecycle": {"preStop": {"udp": {}}}}}, "preStop of container 'c' is not httpGet"),
+        ({"container": {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}}, "container 'c' has a preStop"),
+        ({"container": {"lifecycle": {"postStart": {"exec": {}}}}}, "container 'c' has a postStart"),
+        (
+            {"initContainers": [{"name": "side", "command": ["a"], "restartPolicy": "Always"}]},
+            "container 'side' has a restartPolicy of its own",
+        ),
         ({"container": {"volumeDevices": [{"name": "v", "devicePath": "/d"}]}}, "volumeDevices"),
         *(
             ({"volumes": [{"name": "v", kind: source}]}, f"volume 'v' is of kind {kind}, not emptyDir")
@@ -69,6 +74,7 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
         *(
             ({field: value}, f"the Pod has {field}")
             for field, value in (
+                ("activeDeadlineSeconds", 5),
                 ("dnsConfig", {"searches": ["a"]}),
                 ("hostAliases", [{"ip": "127.0.0.1", "hostnames": ["a"]}]),
                 ("runtimeClassName", "gvisor"),

@@ -5,6 +5,6 @@ command          what it runs, where, and with which variables; what the parts o
 variables        its environment variables
 config_objects   the ConfigMaps and Secrets that its variables come from
 probes           startup, readiness and liveness
-handlers         what a probe or a hook does: a request, a connection, a command, a pause
+handlers         what a probe does: a request, a connection, a command
 lifecycle        start latency, back-off, and the status of a container that ended
 """

@@ -1,4 +1,4 @@
-"""The command of a container, its directory and variables, and what its hooks and probes run inside it."""
+"""The command of a container, its directory and variables, and what its probes run inside it."""
 
 import dataclasses
 import os
@@ -126,7 +126,7 @@ class Commands:
         return self._node.records.message(self._place.pod.uid, self._spec.name, number)
 
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
-        """Run a hook or a probe of start `number`; return None where it succeeded, else the reason."""
+        """Run a probe of start `number`; return None where it succeeded, else the reason."""
         command = self.make(number, self._node.records.attempt(self._place.pod.uid, self._spec.name, number))
         procs = () if command.group is None else command.group.procs_files
         if isinstance(handler, handlers.Exec):

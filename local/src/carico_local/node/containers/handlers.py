@@ -1,6 +1,6 @@
-"""The handlers of probes and hooks: an HTTP request, a TCP connection, a command, a pause.
+"""The handlers of probes: an HTTP request, a TCP connection, a command.
 
-Source: kubernetes/pkg/probe and pkg/kubelet/lifecycle/handlers.go.
+Source: kubernetes/pkg/probe.
 """
 
 import asyncio
@@ -47,14 +47,7 @@ class Exec:
     command: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sleep:
-    """A pause; for hooks only."""
-
-    seconds: float
-
-
-Handler = HttpGet | TcpSocket | Exec | Sleep
+Handler = HttpGet | TcpSocket | Exec
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +74,7 @@ class Inside:
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:
-    """Return the handler of a probe or hook; None for an unknown kind. `ports`: by name. Raises `ValueError`."""
+    """Return the handler of a probe; None for an unknown kind. `ports`: by name. Raises `ValueError`."""
     if not entry:
         return None
     if http := entry.get("httpGet"):
@@ -94,8 +87,6 @@ def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler 
         return TcpSocket(port=_port(tcp["port"], ports), host=tcp.get("host") or "")
     if "exec" in entry:
         return Exec(command=tuple((entry["exec"] or {}).get("command") or ()))
-    if "sleep" in entry:
-        return Sleep(seconds=float(entry["sleep"]["seconds"]))
     return None
 
 
@@ -110,9 +101,6 @@ async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str 
                     return await _connect(handler, handler.host or inside.address)
                 case Exec():
                     return await _execute(handler, inside)
-                case Sleep():
-                    await asyncio.sleep(handler.seconds)
-                    return None
     except TimeoutError:
         return f"command timed out after {timeout_s:g}s" if isinstance(handler, Exec) else "no answer in time"
 

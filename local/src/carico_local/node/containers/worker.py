@@ -11,14 +11,12 @@ from carico_local import qos
 from carico_local.cgroups import group as groups
 from carico_local.node import settings
 from carico_local.node.containers import command as container_command
-from carico_local.node.containers import config_objects, handlers, lifecycle, probes
+from carico_local.node.containers import config_objects, lifecycle, probes
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import records
 from carico_local.node.spec import container as container_spec
 
-# A postStart hook has no timeout of its own.
-HOOK_MOST_S = 3600.0
 # Between attempts to read a ConfigMap or Secret: short at first, then a kubelet's (its backOffPeriod).
 CONFIG_RETRY_FIRST_S, CONFIG_RETRY_MOST_S = 0.5, 10.0
 _log = logs.get("node.container")
@@ -49,9 +47,6 @@ class ContainerWorker:
         self._stop = asyncio.Event()
         self._live_id = ""
         self._failures = 0
-        # Set once the container is up: it runs, and its startup probe, if any, has passed.
-        self.up = asyncio.Event()
-        self._gentle: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
         """Run the container until it ends for good; return True where it succeeded."""
@@ -74,28 +69,19 @@ class ContainerWorker:
         self._set(state=status.Waiting(reason=status.CONFIG_ERROR, message=why))
 
     def stop(self) -> None:
-        """Send SIGTERM, after the preStop hook; the container is not started again."""
+        """Send SIGTERM; the container is not started again."""
         self._stop.set()
         if self._live_id:
             self._report("Killing", f"Stopping container {self.spec.name}", False)
-            self._end_gently()
-
-    def _end_gently(self) -> None:
-        if self.spec.pre_stop is None:
-            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
-        elif self._gentle is None:
-            self._gentle = asyncio.create_task(self._pre_stop(self.spec.pre_stop), name=f"preStop {self._live_id}")
-
-    async def _pre_stop(self, hook: handlers.Handler) -> None:
-        why = await self._commands.perform(self.state.restarts, hook, timeout_s=self._place.pod.grace_s)
-        if why is not None:
-            self._report("FailedPreStopHook", f"PreStopHook failed: {why}", True)
-        self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
+            self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to all of the container's processes."""
         if self._live_id:
-            self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._commands.group)
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._node.runtime.signal(self._live_id, number, group=self._commands.group)
 
     async def _resume(self) -> status.Terminated | None:
         """Wait for a container that an earlier node process started; return its end, None where there was none."""
@@ -164,25 +150,21 @@ class ContainerWorker:
         return await self._watch(number, started_ns, is_new=True)
 
     async def _watch(self, number: int, started_ns: int, *, is_new: bool = False) -> status.Terminated:
-        """Wait for the end of a running process, while its postStart hook and its probes run."""
+        """Wait for the end of a running process, while its probes run."""
         self._live_id = self._commands.id(number)
-        hook = self.spec.post_start if is_new else None
-        if hook is None:
-            self._now_runs(started_ns, is_new=is_new)
+        self._now_runs(started_ns, is_new=is_new)
         if self._stop.is_set():
-            self._end_gently()
-        probing = asyncio.create_task(self._attend(hook, started_ns), name=f"probes {self._live_id}")
+            self._signal(signal.SIGTERM)
+        probing = asyncio.create_task(probes.run(self.spec, self._check, self), name=f"probes {self._live_id}")
         try:
             directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
             ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._commands.group)
         finally:
-            others = [task for task in (probing, self._gentle) if task is not None]
-            for task in others:
-                task.cancel()
-            for error in await asyncio.gather(*others, return_exceptions=True):
+            probing.cancel()
+            for error in await asyncio.gather(probing, return_exceptions=True):
                 if isinstance(error, Exception):
                     _log.error("probes_failed", container=self._live_id, why=repr(error))
-            self._live_id, self._gentle = "", None
+            self._live_id = ""
         return self._terminate(number, started_ns, ended, failure="")
 
     def _terminate(
@@ -234,18 +216,6 @@ class ContainerWorker:
         )
         if is_new:
             self._report("Started", f"Started container {self.spec.name}", False)
-        if started:
-            self.up.set()
-
-    async def _attend(self, hook: handlers.Handler | None, started_ns: int) -> None:
-        if hook is not None:
-            why = await self._commands.perform(self.state.restarts, hook, timeout_s=HOOK_MOST_S)
-            if why is not None:
-                self._report("FailedPostStartHook", f"PostStartHook failed: {why}", True)
-                await self._end_now()
-                return
-            self._now_runs(started_ns, is_new=True)
-        await probes.run(self.spec, self._check, self)
 
     async def _check(self, probe: container_spec.Probe) -> str | None:
         return await self._commands.perform(self.state.restarts, probe.handler, timeout_s=probe.timeout_s)
@@ -253,7 +223,6 @@ class ContainerWorker:
     def started(self) -> None:
         """Record that the startup probe has passed."""
         self._set(started=True)
-        self.up.set()
 
     def ready(self, ready: bool) -> None:
         """Record what the readiness probe found."""
@@ -271,7 +240,7 @@ class ContainerWorker:
         await self._end_now()
 
     async def _end_now(self) -> None:
-        self._end_gently()
+        self._signal(signal.SIGTERM)
         await asyncio.sleep(self._place.pod.grace_s)
         self.kill()
 

@@ -2,6 +2,5 @@
 
 kubelet     runs the Pods that are bound to the node, ends those that the API no longer has
 admission   whether the node admits a Pod (pure)
-worker      the life cycle of one Pod
-ending      how a Pod is ended, and its deadline
+worker      the life cycle of one Pod, and how it is ended
 """

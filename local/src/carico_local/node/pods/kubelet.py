@@ -11,7 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
 from carico_local.node.containers import command as container_command
-from carico_local.node.pods import admission, ending
+from carico_local.node.pods import admission
 from carico_local.node.pods import worker as pod_worker
 from carico_local.node.runtime import client as runtime
 from carico_local.node.spec import pod as podspec
@@ -170,7 +170,7 @@ class Kubelet:
             return
         held.removed = True
         grace_s = held.worker.spec.grace_s if last is None else podspec.parse(last).grace_s
-        held.worker.end(ending.Ending(grace_s=grace_s, report=False, delete=False))
+        held.worker.end(pod_worker.Ending(grace_s=grace_s, report=False, delete=False))
         held.task.add_done_callback(lambda _: self._forget(uid))
 
     def _forget(self, uid: str) -> None:
@@ -193,7 +193,9 @@ class Kubelet:
         """End every Pod and wait for it; the statuses give the node's shutdown as the reason."""
         for held in self._pods.values():
             if held.worker is not None:
-                request = ending.Ending(grace_s=grace_s, report=True, delete=False, failed=("Terminated", _SHUTDOWN))
+                request = pod_worker.Ending(
+                    grace_s=grace_s, report=True, delete=False, failed=("Terminated", _SHUTDOWN)
+                )
                 held.worker.end(request)
         tasks = [held.task for held in self._pods.values() if held.task is not None]
         if tasks:

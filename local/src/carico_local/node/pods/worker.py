@@ -11,7 +11,7 @@ from carico_local.cgroups import group as groups
 from carico_local.node.containers import command as container_command
 from carico_local.node.containers import config_objects, lifecycle
 from carico_local.node.containers import worker as container_worker
-from carico_local.node.pods import admission, ending
+from carico_local.node.pods import admission
 from carico_local.node.reporting import status
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
@@ -19,6 +19,16 @@ from carico_local.node.spec import pod as podspec
 _TERMINAL = ("Succeeded", "Failed")
 _KUBELETS = "run it on real kubelets: carico up --nodes kubelet=2"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a Pod is to end. `report`: write its last status; `delete`: then delete its object."""
+
+    grace_s: float
+    report: bool
+    delete: bool
+    failed: tuple[str, str] | None = None
 
 
 class PodWorker:
@@ -44,11 +54,9 @@ class PodWorker:
         self._rejected = rejected
         self._check_again = check_again
         self._group: groups.Group | None = None if node.group is None else node.group.child(f"pod{spec.uid}")
-        self._ending: ending.Ending | None = None
+        self._ending: Ending | None = None
         self._stop = asyncio.Event()
-        self._gone = asyncio.Event()
         self._start_ns = status.start_ns(pod) or node.clock.wall_ns()
-        self._deadline = ending.Deadline(self._exceeded, start_ns=self._start_ns, clock=node.clock)
         self._config = config_objects.Objects(node.api, spec.namespace)
         self._sandboxed = False
         self._ended = False
@@ -60,9 +68,7 @@ class PodWorker:
         self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
         # An init container has to succeed once, whatever the Pod's restart policy is.
         policy = "Never" if spec.restart_policy == "Never" else "OnFailure"
-        self._inits = [self._container(item, "Always" if item.is_sidecar else policy) for item in spec.init_containers]
-        # Sidecars that were started, in order, each with its task.
-        self._sidecars: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
+        self._inits = [self._container(item, policy) for item in spec.init_containers]
 
     def _container(self, item: container_spec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
         place = container_command.Place(
@@ -83,17 +89,13 @@ class PodWorker:
         before, self._object = self._object, pod
         if pod["metadata"].get("deletionTimestamp"):
             grace_s = podspec.parse(pod).grace_s
-            self.end(ending.Ending(grace_s=grace_s, report=True, delete=True))
-        elif self._ending is None and self.is_active:
-            self._deadline.set(podspec.deadline_s(pod))
-            if _containers(pod) != _containers(before):
-                why = "an emulated node changes and adds no container of a Pod that it has. Create the Pod again"
-                self._report("Failed", f"Error: {why}, or {_KUBELETS}", True)
+            self.end(Ending(grace_s=grace_s, report=True, delete=True))
+        elif self.is_active and _parts(pod) != _parts(before):
+            why = "an emulated node applies no change to a Pod that it has. Create the Pod again"
+            self._report("Failed", f"Error: {why}, or {_KUBELETS}", True)
 
-    def end(self, request: ending.Ending) -> None:
+    def end(self, request: Ending) -> None:
         """End the Pod. A second call may only shorten the grace period; the reason of the first one is kept."""
-        if not request.stays:
-            self._gone.set()
         if self._ending is not None and request.grace_s >= self._ending.grace_s and not request.delete:
             return
         before = self._ending
@@ -101,13 +103,6 @@ class PodWorker:
             request if before is None else dataclasses.replace(request, failed=before.failed or request.failed)
         )
         self._stop.set()
-
-    def _exceeded(self) -> None:
-        """End a Pod whose activeDeadlineSeconds are over."""
-        if self._ending is None and self.is_active:
-            self._report(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
-            failed = (ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE)
-            self.end(ending.Ending(grace_s=self.spec.grace_s, report=True, delete=False, failed=failed, stays=True))
 
     @property
     def is_active(self) -> bool:
@@ -127,7 +122,6 @@ class PodWorker:
         if self._ending.report and self._cut:
             self._ended = True
             self._publish()
-        await self._gone.wait()
         if self._ending.delete:
             self._node.reporter.delete(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name)
 
@@ -143,7 +137,6 @@ class PodWorker:
             await living
             await self._clean_up()
         finally:
-            self._deadline.cancel()
             stopping.cancel()
             living.cancel()
 
@@ -166,11 +159,8 @@ class PodWorker:
             if await self._pause(lifecycle.start_s(seed, factor=self._node.chosen.latency)):
                 return
         self._sandboxed = True
-        try:
-            if await self._run_inits():
-                await asyncio.gather(*(worker.run() for worker in self._mains))
-        finally:
-            await self._end_sidecars()
+        if await self._run_inits():
+            await asyncio.gather(*(worker.run() for worker in self._mains))
 
     def _refuse(self, unsupported: Iterable[str]) -> None:
         """Show in the status and in an Event why this node cannot run the Pod, which stays until it is deleted."""
@@ -180,30 +170,11 @@ class PodWorker:
         self._report("Failed", f"Error: {why}", True)
 
     async def _run_inits(self) -> bool:
-        """Return True once every init container has succeeded, in order, and every sidecar among them is up."""
+        """Return True once every init container has succeeded, in order."""
         for worker in self._inits:
-            if worker.spec.is_sidecar:
-                self._sidecars.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
-                await self._until_up(worker)
-            elif not await worker.run():
+            if not await worker.run():
                 return False
         return not self._stop.is_set()
-
-    async def _until_up(self, worker: container_worker.ContainerWorker) -> None:
-        waiting = [asyncio.create_task(event.wait()) for event in (worker.up, self._stop)]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-
-    async def _end_sidecars(self) -> None:
-        """End the sidecars, the last one started first, each with the Pod's grace period."""
-        for worker, task in reversed(self._sidecars):
-            worker.stop()
-            await asyncio.wait({task}, timeout=self._ending.grace_s if self._ending else self.spec.grace_s)
-            worker.kill()
-            await task
 
     async def _pause(self, seconds: float) -> bool:
         """Sleep; return True where a request to end the Pod interrupted it."""
@@ -216,9 +187,7 @@ class PodWorker:
         """Send SIGTERM, and SIGKILL after the grace period."""
         assert self._ending is not None
         for worker in self._workers():
-            # Sidecars end when the others have.
-            if not worker.spec.is_sidecar:
-                worker.stop()
+            worker.stop()
         started_s = self._node.clock.monotonic_s()
         # A second deletion may have shortened the grace period: read it each time.
         while not living.done():
@@ -289,5 +258,7 @@ class PodWorker:
         self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)
 
 
-def _containers(pod: dict[str, Any]) -> list[object]:
-    return [pod["spec"].get(group) for group in ("containers", "initContainers", "ephemeralContainers")]
+def _parts(pod: dict[str, Any]) -> list[object]:
+    """Return the fields of a Pod that may be changed while it runs, and that a kubelet acts on."""
+    changeable = ("containers", "initContainers", "ephemeralContainers", "activeDeadlineSeconds")
+    return [pod["spec"].get(field) for field in changeable]

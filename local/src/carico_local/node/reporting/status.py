@@ -117,10 +117,7 @@ def phase(spec: podspec.PodSpec, state: PodState) -> str:
 def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
     """Return Pending or Failed while init containers determine the phase; None once they have finished."""
     for container in spec.init_containers:
-        seen = state.init_containers[container.name]
-        now = seen.state
-        if container.is_sidecar and (seen.started or seen.restarts or isinstance(now, Terminated)):
-            continue
+        now = state.init_containers[container.name].state
         if isinstance(now, Terminated) and now.exit_code == 0:
             continue
         failed = isinstance(now, Terminated) and spec.restart_policy == "Never"
@@ -199,8 +196,7 @@ def _conditions(
     spec: podspec.PodSpec, state: PodState, found: str, *, previous: Sequence[Mapping[str, Any]], now_ns: int
 ) -> list[Object]:
     terminal = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(found, "")
-    sidecars = [c.name for c in spec.init_containers if c.is_sidecar and not state.init_containers[c.name].ready]
-    not_ready = [c.name for c in spec.containers if state.rejected or not state.containers[c.name].ready] + sidecars
+    not_ready = [c.name for c in spec.containers if state.rejected or not state.containers[c.name].ready]
     readiness: dict[str, str] = {}
     if terminal:
         readiness = {"reason": terminal}

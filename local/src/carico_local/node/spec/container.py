@@ -1,4 +1,4 @@
-"""A container as a node runs it: command, environment, limits, probes, hooks; and what the node does not support."""
+"""A container as a node runs it: command, environment, limits, probes; and what the node does not support."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from carico_local.node.spec import sources
 
 Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
-_HOOKS = ("postStart", "preStop")
+_HOOKS = ("postStart", "preStop", "stopSignal")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
 # The source of a variable that is not a literal; a string is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
@@ -47,11 +47,7 @@ class ContainerSpec:
     startup: Probe | None
     readiness: Probe | None
     liveness: Probe | None
-    post_start: handlers.Handler | None
-    pre_stop: handlers.Handler | None
     mounts: tuple[sources.Mount, ...]
-    # An init container that keeps running next to the others.
-    is_sidecar: bool
     # From the container's securityContext, or else the Pod's.
     run_as_user: int | None
     run_as_group: int | None
@@ -71,8 +67,6 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str], se
     security = {**security, **(item.get("securityContext") or {})}
     limits = (item.get("resources") or {}).get("limits") or {}
     requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
-    lifecycle = item.get("lifecycle") or {}
-    ports = _ports(item)
     return ContainerSpec(
         name=item["name"],
         image=item.get("image") or "",
@@ -88,10 +82,7 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str], se
         startup=_probe(item, "startupProbe"),
         readiness=_probe(item, "readinessProbe"),
         liveness=_probe(item, "livenessProbe"),
-        post_start=handlers.parse(lifecycle.get("postStart"), ports),
-        pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
         mounts=sources.mounts(item, volumes),
-        is_sidecar=False,
         run_as_user=security.get("runAsUser"),
         run_as_group=security.get("runAsGroup"),
     )
@@ -146,15 +137,15 @@ def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iter
         field = (source.get("fieldRef") or {}).get("fieldPath")
         if not source.keys() <= _VARIABLE_SOURCES or (field is not None and not sources.is_known_field(field)):
             yield f"variable {entry['name']!r} of container {name!r} comes from {field or ', '.join(source)}"
-    hooks = item.get("lifecycle") or {}
-    for key, entry, known in (
-        *((key, item.get(key), "httpGet, tcpSocket or exec") for key in _PROBES),
-        *((key, hooks.get(key), "httpGet, tcpSocket, exec or sleep") for key in _HOOKS),
-    ):
-        if entry and handlers.parse(entry, _ports(item)) is None:
-            yield f"{key} of container {name!r} is not {known}"
-    if hooks.get("stopSignal"):
-        yield f"container {name!r} has a stopSignal"
+    for key in _PROBES:
+        if item.get(key) and handlers.parse(item[key], _ports(item)) is None:
+            yield f"{key} of container {name!r} is not httpGet, tcpSocket or exec"
+    for key in _HOOKS:
+        if (item.get("lifecycle") or {}).get(key):
+            yield f"container {name!r} has a {key}"
+    if item.get("restartPolicy"):
+        # In an init container: it is a sidecar.
+        yield f"container {name!r} has a restartPolicy of its own"
     security = {**security, **(item.get("securityContext") or {})}
     asks = security.get("privileged") or (security.get("capabilities") or {}).get("add")
     # For another user they are without effect. An image's own user, mostly root, is not known here.

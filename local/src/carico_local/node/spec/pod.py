@@ -16,7 +16,7 @@ GRACE_S = 30.0
 # The API server adds this volume for the service account's token; it is not mounted here.
 _TOKEN_VOLUME = "kube-api-access"
 # Containers have the files and the name resolution of this machine.
-_UNSUPPORTED = ("dnsConfig", "hostAliases", "runtimeClassName")
+_UNSUPPORTED = ("activeDeadlineSeconds", "dnsConfig", "hostAliases", "runtimeClassName")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,7 @@ class PodSpec:
 
     def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
         """Return the oom_score_adj of a container's processes, see `qos`."""
-        asked = container.request_bytes
-        if container.is_sidecar:
-            # Not killed before the containers that it serves.
-            asked = max(asked, min(each.request_bytes for each in self.containers))
-        return qos.oom_score_adj(self.qos_class, request_bytes=asked, node_bytes=node_bytes)
+        return qos.oom_score_adj(self.qos_class, request_bytes=container.request_bytes, node_bytes=node_bytes)
 
     @property
     def limit_cores(self) -> float | None:
@@ -94,12 +90,9 @@ def _parse(pod: Object) -> PodSpec:
     declared = [each for each in spec.get("volumes") or () if not str(each.get("name", "")).startswith(_TOKEN_VOLUME)]
     mountable = frozenset(str(each.get("name", "")) for each in declared)
     security = spec.get("securityContext") or {}
-    containers = tuple(container_spec.parse(item, items, mountable, security) for item in spec["containers"])
-    init_containers = tuple(
-        dataclasses.replace(
-            container_spec.parse(item, items, mountable, security), is_sidecar=item.get("restartPolicy") == "Always"
-        )
-        for item in spec.get("initContainers") or ()
+    containers, init_containers = (
+        tuple(container_spec.parse(item, items, mountable, security) for item in spec.get(group) or ())
+        for group in ("containers", "initContainers")
     )
     return PodSpec(
         namespace=metadata["namespace"],
@@ -139,9 +132,3 @@ def _grace_s(metadata: Object, spec: Object) -> float:
         if value is not None:
             return max(1.0, float(value))
     return GRACE_S
-
-
-def deadline_s(pod: Object) -> float | None:
-    """Return the seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
-    seconds = pod["spec"].get("activeDeadlineSeconds")
-    return None if seconds is None else float(seconds)
