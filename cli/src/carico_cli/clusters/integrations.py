@@ -134,9 +134,11 @@ def _context_path(environ: Mapping[str, str], cluster: str) -> pathlib.Path:
 def decode() -> None:
     """Print a message of carico.v1.model as JSON: nats sub carico.v1.model --translate "carico decode"."""
     # Imported here: other commands use this module, too, and decode nothing.
+    from carico_core.wire import codec
     from carico_core.wire import messages as wire
 
-    payload = sys.stdin.buffer.read()
+    # Read with a limit: a device has no end.
+    payload = sys.stdin.buffer.read(codec.MODEL_MAX_BYTES + 1)
     try:
         click.echo(wire.model_as_json(wire.decode_model(payload)))
     except errors.MessageError as error:

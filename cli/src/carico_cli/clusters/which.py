@@ -48,13 +48,13 @@ class Flags:
 
     name: str | None = None
     nats_url: str | None = None
-    kubeconfig: str = ""
-    kube_context: str = ""
+    kubeconfig: str | None = None
+    kube_context: str | None = None
 
     @property
     def kube(self) -> kube.KubeSettings:
         """How to reach the Kubernetes API."""
-        return kube.KubeSettings(kubeconfig=self.kubeconfig, context=self.kube_context)
+        return kube.KubeSettings(kubeconfig=self.kubeconfig or "", context=self.kube_context or "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +101,9 @@ def name_flag(function: F) -> F:
 def flags(function: F) -> F:
     """Add --name, --nats-url, --kubeconfig and --context."""
     for option in (
-        click.option("--context", "kube_context", default="", help="Context of the kubeconfig."),
+        click.option("--context", "kube_context", help="Context of the kubeconfig."),
         click.option(
             "--kubeconfig",
-            default="",
             help="Kubeconfig of a cluster elsewhere (default: $KUBECONFIG, else ~/.kube/config).",
         ),
         click.option("--nats-url", help="NATS address of a cluster elsewhere (default: $NATS_URL)."),
@@ -128,6 +127,9 @@ def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
 
 def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
     others = (("--nats-url", given.nats_url), ("--kubeconfig", given.kubeconfig), ("--context", given.kube_context))
+    # Of a variable that is not set: the flag would be ignored, and another cluster meant.
+    if empty := [flag for flag, value in (("--name", given.name), *others) if value == ""]:
+        raise errors.SettingsError(f"{empty[0]}: got an empty text, expected what names the cluster")
     elsewhere = [flag for flag, value in others if value]
     if given.name is not None:
         if elsewhere:

@@ -11,7 +11,7 @@ from carico_core.domain import amounts, cluster, errors, names
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects, instants
 from carico_core.wire.kubernetes import object_fields as fields
-from carico_core.wire.kubernetes.pods import containers
+from carico_core.wire.kubernetes.pods import containers, ownership
 
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
 # same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
@@ -29,6 +29,8 @@ _ENDED = ("Succeeded", "Failed")
 # So much of a message is quoted in a list of Pods.
 _QUOTED = 120
 _PATH = "/api/v1/pods"
+# Of version 0.1.0: such a Pod belonged to its node.
+_REMOVED_LABEL = "carico.dev/baseline"
 
 
 async def check(
@@ -63,6 +65,7 @@ async def check(
         *_crashing(((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names), place),
         *_not_ended([*listed, *running], now_s, place),
         *_unnoticed(pending, scheduler_names, now_s, place),
+        *_with_removed_label([*pending, *runs]),
     ]
 
 
@@ -160,6 +163,21 @@ def _unnoticed(
         do = f"create them again with `schedulerName: {min(scheduler_names)}`{place.or_kube_scheduler}"
         found.append(findings.warn("schedulers", detail, do))
     return found
+
+
+def _with_removed_label(found: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[findings.Finding]:
+    labelled = [
+        pod.key for pod, item in found
+        if _REMOVED_LABEL in (item["metadata"].get("labels") or {}) and not ownership.belongs_to_node(item)
+    ]  # fmt: skip
+    if not labelled:
+        return []
+    detail = f"{_REMOVED_LABEL} was removed, so that {findings.names(labelled)} must have a place as any other Pod"
+    do = (
+        "CARICO_SCHEDULER_BASELINE_NAMESPACES and CARICO_AGENT_BASELINE_NAMESPACES name namespaces whose Pods belong "
+        "to their node; then take the label away"
+    )
+    return [findings.warn("labels", detail, do)]
 
 
 def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:

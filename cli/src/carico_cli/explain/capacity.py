@@ -94,6 +94,8 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
         if pod is not None:
             return pod
     kinds = sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})
+    if owners := [kind for kind in kinds if kind in _OWNERS]:
+        raise errors.SettingsError(f"--file {file}: got a {owners[0]} without the template of its Pods")
     near = [each for kind in kinds for each in names.nearest(kind, ("Pod", *_OWNERS), most=1)]
     got, meant = ", ".join(kinds) or "nothing", f"; did you mean {near[0]}?" if near else ""
     raise errors.SettingsError(f"--file {file}: got {got}, expected a Pod, or one of {', '.join(_OWNERS)}{meant}")

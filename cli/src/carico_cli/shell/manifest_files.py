@@ -6,11 +6,19 @@ import yaml
 
 from carico_core.domain import errors
 
+# As the API takes them (--max-request-bytes of its storage).
+MAX_BYTES = 3 * 1024 * 1024
+
 
 def read(file: pathlib.Path, flag: str) -> list[object]:
     """Return the objects of a file. Raises `SettingsError` that names the flag."""
     try:
-        return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+        with file.open("rb") as opened:
+            # Read with a limit: a device has no end.
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise errors.SettingsError(f"{flag} {file}: got more than {MAX_BYTES >> 20} MiB, expected a manifest")
+        return list(yaml.safe_load_all(content.decode()))
     except OSError as error:
         raise errors.SettingsError(f"{flag} {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 import io
 import pathlib
 import sys
+import types
 
 import orjson
 import pytest
@@ -88,3 +89,20 @@ def test_other_bytes_are_a_mistake_in_one_line(
     assert carico_cli.run(monkeypatch, "decode") == 2
     err = capsys.readouterr().err
     assert "expected a message of carico.v1.model" in err and len(err.splitlines()) == 1
+
+
+def test_input_without_end_is_a_mistake_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            assert size >= 0, "it would be read until memory is used up"
+            return bytes(size)
+
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=Endless()))
+    assert carico_cli.run(monkeypatch, "decode") == 2
+    err = capsys.readouterr().err
+    assert "expected at most" in err and len(err.splitlines()) == 1

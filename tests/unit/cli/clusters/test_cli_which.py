@@ -220,6 +220,22 @@ def test_flags_of_an_address_need_all_of_it(home: pathlib.Path) -> None:
     assert (found.bus.url, found.kube.kubeconfig, found.is_local) == ("x:1", "/k", False)
 
 
+@pytest.mark.parametrize(
+    ("flag", "given"),
+    [
+        ("--name", which.Flags(name="")),
+        ("--nats-url", which.Flags(nats_url="")),
+        ("--kubeconfig", which.Flags(nats_url=A, kubeconfig="")),
+        ("--context", which.Flags(kube_context="")),
+    ],
+)
+def test_a_flag_without_a_value_means_no_other_cluster(home: pathlib.Path, flag: str, given: which.Flags) -> None:
+    """As of a variable that is not set: `carico reschedule --apply --nats-url "$PRODUCTION"` moved Pods of another."""
+    context = settings.Context(home=home, environ={}, plain=True)
+    with running(home, "a"), pytest.raises(errors.SettingsError, match=f"^{flag}: got an empty text"):
+        which.meant(context, given)
+
+
 def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
     shop = folders.Paths(home / "a")
     found = state.read(shop)

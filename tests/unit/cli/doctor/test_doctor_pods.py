@@ -102,6 +102,18 @@ async def test_pods_whose_deletion_is_overdue_are_named() -> None:
     assert "Pods not ended" not in await found_of(soon)
 
 
+async def test_a_label_that_was_removed_is_named_with_what_replaces_it() -> None:
+    old, owned = (pod(name, 900.0, phase="Running", nodeName="n1") for name in ("old", "owned"))
+    for each in (old, owned):
+        each["metadata"]["labels"]["carico.dev/baseline"] = "true"
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    owned["metadata"]["ownerReferences"] = [owner]
+    said = (await found_of(old, owned))["labels"]
+    assert said.detail.startswith("carico.dev/baseline was removed, so that default/old must have a place")
+    assert "CARICO_SCHEDULER_BASELINE_NAMESPACES" in said.do
+    assert "labels" not in await found_of(owned)
+
+
 def condition(message: str, status: str = "False", ago_s: float = 0.0) -> dict[str, Any]:
     return {"type": "PodScheduled", "status": status, "message": message, "lastTransitionTime": instant(ago_s)}
 

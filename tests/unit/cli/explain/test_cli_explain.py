@@ -751,6 +751,8 @@ def test_every_reason_has_what_could_help() -> None:
     [
         (b"a: [", "not valid YAML: line 1, column 5: "),
         (b"kind: Service", "got Service, expected a Pod"),
+        (b"kind: Deployment", "got a Deployment without the template of its Pods"),
+        (b"#" * (3 * 2**20 + 1), "got more than 3 MiB, expected a manifest"),
         (b"kind: Pdo", "ReplicationController; did you mean Pod?"),
         (b"\x92\xff", "not UTF-8"),
     ],
