@@ -53,11 +53,13 @@ def command(
         by_flag = meant.by.startswith("--")
         here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.STATE)
         running = which.cluster_names(context.home, which.Need.RUNNING)
-        hint = "".join(
-            f"; for a cluster of this machine: `carico doctor --name {name}`" if name in running
-            else f"; {name} on this machine does not run: `carico status --name {name}`"
+        ask = " or ".join(f"`carico doctor --name {name}`" for name in here if name in running)
+        hint = f"; for a cluster of this machine: {ask}" if ask else ""
+        hint += "".join(
+            f"; {name} on this machine does not run: `carico status --name {name}`"
             for name in here
-        )  # fmt: skip
+            if name not in running
+        )
         raise errors.SettingsError(f"{error}{hint}") from None
     if output is formats.Output.JSON:
         formats.say(formats.json_text([dataclasses.asdict(one) for one in found]))

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from carico_cli.live import addresses, connection, service_queries
-from carico_core.domain import decision, errors
+from carico_core.domain import decision, errors, names
+from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 from carico_local.jobs import job_labels
@@ -45,6 +46,31 @@ def run(asking: Callable[["Asker"], Awaitable[T]], at: addresses.Address, enviro
         return connection.api_of(at, clock, environ, name=USER_AGENT)
 
     return connection.on_bus(at, lambda bus: asking(Asker(bus, at, api, clock)), name=USER_AGENT)
+
+
+def key(namespace: str | None, name: str) -> tuple[str | None, str]:
+    """Return the namespace, or None where neither `-n` nor "namespace/name" gives it, and the name.
+
+    Raises `SettingsError`.
+    """
+    if "/" in name:
+        named, _, name = name.partition("/")
+        if namespace not in (None, named):
+            raise errors.SettingsError(f"-n: got {namespace!r}, but {named}/{name} names another namespace")
+        namespace = named
+    if namespace is not None and not names.is_label(namespace):
+        raise errors.SettingsError(f"namespace: got {namespace!r}, which is not a valid Kubernetes name")
+    if not names.is_subdomain(name):
+        meant = name.lower().replace("_", "-")
+        hint = f": did you mean {meant}?" if names.is_subdomain(meant) else ""
+        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name{hint}")
+    return namespace, name
+
+
+def namespace(at: addresses.Address, environ: Mapping[str, str], given: str | None) -> str:
+    """Return the namespace that is meant: the `given` one, else that of the kubeconfig's context."""
+    of_context = cluster_access.context_namespace(at.kube.kubeconfig, context=at.kube.context, environ=environ)
+    return given or of_context or "default"
 
 
 class There(NamedTuple):

@@ -23,7 +23,7 @@ _OWNERS = {
 
 
 @click.command("capacity")
-@click.option("--like", help="Pods like this one: NAME or NAMESPACE/NAME.")
+@click.option("--like", help="Pods like this one: NAME (in the namespace of the context) or NAMESPACE/NAME.")
 @click.option(
     "--file", "file", type=click.Path(path_type=pathlib.Path), help="Pods of this manifest: a Pod, Deployment, Job, ..."
 )
@@ -39,7 +39,10 @@ def command(
 ) -> None:  # fmt: skip
     """Show how many more Pods of a kind fit, on each node and in total (default: typical Pods)."""
     question = _question(like, file, pod_class)
+    namespace, name = (None, "") if like is None else asking.key(None, like)
     at = which.meant(context, which.Flags(**place)).where()()
+    if like is not None:
+        question = {"like": f"{asking.namespace(at, context.environ, namespace)}/{name}"}
 
     limit = fit_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
 
@@ -66,8 +69,8 @@ async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str,
         like = question.get("like")
         if not isinstance(like, str):
             raise
-        namespace, _, name = like.rpartition("/")
-        found = await asker.pod(namespace or "default", name)
+        namespace, _, name = like.partition("/")
+        found = await asker.pod(namespace, name)
         if not isinstance(found, Mapping):
             raise
         more = {key: value for key, value in question.items() if key != "like"}
@@ -76,7 +79,10 @@ async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str,
 
 def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None) -> dict[str, object]:
     """Return the question for the scheduler. Raises `SettingsError`."""
-    given = [name for name, value in (("--like", like), ("--file", file), ("--class", pod_class)) if value is not None]
+    flags = {"--like": like, "--file": file, "--class": pod_class}
+    given = [name for name, value in flags.items() if value is not None]
+    if pod_class == "":
+        raise errors.SettingsError("--class: got an empty name")
     if len(given) > 1:
         raise errors.SettingsError(f"{' and '.join(given)}: expected at most one of --like, --file and --class")
     if like is not None:

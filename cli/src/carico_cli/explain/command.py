@@ -13,7 +13,6 @@ from carico_cli.live import addresses, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import decision, errors, names
-from carico_core.runtime.kube import cluster_access
 from carico_core.wire.kubernetes.pods import containers
 
 NODE, POD, JOB = "node", "pod", "job"
@@ -56,10 +55,9 @@ def command(
     """Explain why a Pod is on its node or waits, why a node's capacity is what it is, or where a job's time went."""
     kind, name = _meant(what)
     if kind != NODE:
-        namespace, name = _key(namespace, name)
+        namespace, name = asking.key(namespace, name)
     at = which.meant(context, which.Flags(**place)).where()()
-    of_context = cluster_access.context_namespace(at.kube.kubeconfig, context=at.kube.context, environ=context.environ)
-    in_namespace = namespace or of_context or "default"
+    in_namespace = asking.namespace(at, context.environ, namespace)
     limit = pod_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
 
     is_json, wide = output is formats.Output.JSON, output is formats.Output.WIDE
@@ -233,6 +231,8 @@ def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None, 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
     """Return the kind and the name of what to explain. Raises `SettingsError`."""
+    if "" in what:
+        raise errors.SettingsError("got an empty name, expected POD, or: node NODE, or: job JOB")
     kind, slash, rest = what[0].partition("/") if what else ("", "", "")
     kind = kind.lower()
     match what:
@@ -250,22 +250,3 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
             raise errors.SettingsError(f"got {word!r}, expected node, pod or job: did you mean {near[0]} {name}?")
     got = repr(" ".join(what)) if what else "nothing"
     raise errors.SettingsError(f"got {got}, expected POD, or: node NODE, or: job JOB")
-
-
-def _key(namespace: str | None, name: str) -> tuple[str | None, str]:
-    """Return the namespace, or None where neither `-n` nor "namespace/name" gives it, and the name.
-
-    Raises `SettingsError`.
-    """
-    if "/" in name:
-        named, _, name = name.partition("/")
-        if namespace not in (None, named):
-            raise errors.SettingsError(f"-n: got {namespace!r}, but {named}/{name} names another namespace")
-        namespace = named
-    if namespace is not None and not names.is_label(namespace):
-        raise errors.SettingsError(f"namespace: got {namespace!r}, which is not a valid Kubernetes name")
-    if not names.is_subdomain(name):
-        meant = name.lower().replace("_", "-")
-        hint = f": did you mean {meant}?" if names.is_subdomain(meant) else ""
-        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name{hint}")
-    return namespace, name

@@ -1,5 +1,6 @@
 """`carico explain` and `carico capacity`: what people read, in 80 columns, from what the scheduler really answers."""
 
+import asyncio
 import contextlib
 import dataclasses
 import pathlib
@@ -666,16 +667,16 @@ async def test_what_fits_is_reported_with_what_stops_it() -> None:
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
     assert "no node has measured its class yet" in unknown
     with pytest.raises(service_queries.Refused, match="got default/nobody"):
-        await ask.ask("capacity.fit", {"like": "nobody"})
+        await ask.ask("capacity.fit", {"like": "default/nobody"})
 
 
 async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() -> None:
     ended = objects.pod_object("ended", containers=[{"name": "main", "image": "pi"}], nodeName="node-7")
     ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
-    answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
+    answer = await capacity._fit(ask, {"like": "default/ended", "limit": 10})
     assert (answer["class"], answer["is_measured"]) == ("image/default/pi", True)
     with pytest.raises(service_queries.Refused, match="got default/nobody"):
-        await capacity._fit(ask, {"like": "nobody"})
+        await capacity._fit(ask, {"like": "default/nobody"})
 
 
 async def test_a_silent_node_is_explained_as_such() -> None:
@@ -726,6 +727,11 @@ def test_what_makes_no_pods_is_none() -> None:
         (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
         (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
         (["capacity", "--lik", "a"], "--like"),
+        (["capacity", "--like", ""], "Pod: got '', which is not a valid Kubernetes name"),
+        (["capacity", "--like", "a/../b"], "which is not a valid Kubernetes name"),
+        (["capacity", "--class", ""], "--class: got an empty name"),
+        (["explain", ""], "got an empty name"),
+        (["explain", "node", ""], "got an empty name"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(
@@ -832,3 +838,29 @@ def test_the_namespace_is_that_of_the_kubeconfigs_context(tmp_path: pathlib.Path
     assert cluster_access.context_namespace("", context="", environ=environ) == "shop"
     assert cluster_access.context_namespace(str(config), context="y", environ={}) is None
     assert cluster_access.context_namespace("/nowhere", context="", environ={}) is None
+    assert asking.namespace(ELSEWHERE, environ, None) == "shop"
+    assert asking.namespace(ELSEWHERE, environ, "given") == "given"
+    assert asking.namespace(ELSEWHERE, {"KUBECONFIG": "/nowhere"}, None) == "default"
+
+
+def test_a_pod_to_be_like_is_of_the_contexts_namespace(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("current-context: x\ncontexts: [{name: x, context: {namespace: shop}}]\n")
+    asked: list[str] = []
+
+    def run(ask: Any, at: Any, environ: Any) -> Any:
+        class Asker:
+            async def ask(self, verb: str, question: dict[str, Any]) -> Any:
+                asked.append(question["like"])
+                raise errors.SettingsError("seen")
+
+        return asyncio.run(ask(Asker()))
+
+    monkeypatch.setattr(asking, "run", run)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for like in ("web", "team/web"):
+        flags = ("--nats-url", "nats://127.0.0.1:1", "--kubeconfig", str(config))
+        assert carico_cli.run(monkeypatch, "capacity", "--like", like, *flags) == 2
+    assert asked == ["shop/web", "team/web"]

@@ -160,6 +160,13 @@ def test_a_bad_file_is_one_clear_line(name: str, tmp_path: pathlib.Path) -> None
     assert "\n" not in said
 
 
+def test_a_file_without_end_is_one_clear_line() -> None:
+    with pytest.raises(
+        errors.KubeconfigError, match=r"^kubeconfig /dev/zero is not a kubeconfig: got more than 16 MiB$"
+    ):
+        load(pathlib.Path("/dev/zero"))
+
+
 def test_a_binary_file_is_one_clear_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(b"\xff\xfe\x00\x01")

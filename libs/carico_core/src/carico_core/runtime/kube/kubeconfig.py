@@ -21,6 +21,9 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.process import clock as clocks
 
+# One of a thousand clusters with their certificates is smaller.
+_MAX_BYTES = 16 * 1024 * 1024
+
 
 def read(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> accesses.Access:
     """Return the access that a kubeconfig file describes; an empty `context` means its current one."""
@@ -69,7 +72,12 @@ def _access(
 
 def _document(path: pathlib.Path) -> dict[str, Any]:
     try:
-        document = _parsed(path.read_text())
+        with path.open("rb") as file:
+            # Read with a limit: a device has no end.
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise errors.KubeconfigError(f"kubeconfig {path} is not a kubeconfig: got more than {_MAX_BYTES >> 20} MiB")
+        document = _parsed(content.decode())
     except FileNotFoundError as error:
         raise errors.KubeconfigError(
             f"kubeconfig {path} does not exist: start a cluster, or set KUBECONFIG or --kubeconfig to yours"
