@@ -117,6 +117,15 @@ def test_a_pod_of_a_priority_class_states_its_priority_itself(api: control_plane
     assert made.body["spec"]["priority"] == -10
 
 
+@pytest.mark.parametrize("amount", ["1e400", "lots", "64mi", "9" * 400])
+def test_an_amount_that_is_no_quantity_is_named_with_its_field(api: control_planes.KubeApi, amount: str) -> None:
+    body = shapes.pod("asks")
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}}
+    refused = api.request("POST", shapes.pods("default"), body)
+    assert (refused.code, refused.body["reason"]) == (400, "BadRequest")
+    assert refused.body["message"].startswith("spec.containers[0].resources.requests.cpu: ")
+
+
 def test_a_dry_run_warns_of_nothing_and_keeps_nothing(api: control_planes.KubeApi) -> None:
     made = api.request("POST", shapes.pods("default"), shapes.pod("dry", schedulerName="other"), dryRun="All")
     assert made.code == 201

@@ -24,11 +24,14 @@ class Api:
     def __init__(self, **labels: str) -> None:
         self.labels = labels
         self.statuses: dict[str, dict[str, Any]] = {}
+        self.deleted: list[str] = []
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> Any:
         """The object."""
         if method == "PATCH":
             self.statuses[path.split("/")[-2]] = body["status"]
+        if method == "DELETE":
+            self.deleted.append(path.split("/")[-1])
         return {}
 
 
@@ -132,6 +135,22 @@ async def test_a_pod_that_was_deleted_by_force_holds_its_room_until_nothing_of_i
             await asyncio.sleep(0.01)
     node.tell("ADDED", pod("next"))
     await node.until("next", phase="Running")
+    assert not running.done()
+    running.cancel()
+
+
+async def test_a_pod_that_cannot_be_read_can_be_deleted(tmp_path: pathlib.Path) -> None:
+    node = Node(tmp_path, Api())
+    running = asyncio.create_task(node.run())
+    # A real API server admits none like it.
+    found = pod("broken")
+    found["spec"]["containers"][0]["livenessProbe"] = {"httpGet": {"path": "/"}}
+    node.tell("ADDED", found)
+    found["metadata"]["deletionTimestamp"] = "2026-12-01T00:00:00Z"
+    node.tell("ADDED", found)
+    async with asyncio.timeout(waiting.WAIT_S):
+        while "broken" not in node.api.deleted:
+            await asyncio.sleep(0.01)
     assert not running.done()
     running.cancel()
 

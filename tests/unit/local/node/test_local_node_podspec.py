@@ -50,6 +50,10 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
         ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}}, "'E'"),
         ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe of container 'c' is not httpGet"),
+        (
+            {"container": {"livenessProbe": {"httpGet": {"port": "web"}}}},
+            "livenessProbe of container 'c' names port 'web', which the container does not have",
+        ),
         ({"container": {"readinessProbe": {"grpc": {"port": 9000}}}}, "readinessProbe of container 'c' is not httpGet"),
         ({"container": {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}}, "container 'c' has a preStop"),
         ({"container": {"lifecycle": {"postStart": {"exec": {}}}}}, "container 'c' has a postStart"),

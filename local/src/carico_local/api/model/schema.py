@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from carico_core.domain import amounts
 from carico_local.api.model import objects, statuses
 
 REF_PREFIX = "#/components/schemas/"
@@ -146,6 +147,10 @@ def _quantity(value: Any, path: str, _unknown: list[str]) -> str:
             f"{path.lstrip('.')}: quantities must match the regular expression "
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', got " + repr(text)
         )
+    try:
+        amounts.parse_quantity(text)
+    except ValueError as error:
+        raise statuses.Unreadable(f"{path.lstrip('.')}: {error}") from error
     return text
 
 

@@ -106,7 +106,10 @@ async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str 
 
 
 def _port(value: Any, ports: Mapping[str, int]) -> int:
-    return int(ports.get(value, value))
+    try:
+        return int(ports.get(value, value))
+    except ValueError:
+        raise ValueError(f"names port {value!r}, which the container does not have") from None
 
 
 async def _get(handler: HttpGet, host: str) -> str | None:

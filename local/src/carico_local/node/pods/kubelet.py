@@ -126,6 +126,9 @@ class Kubelet:
         except ValueError as error:
             _log.error("pod_unreadable", uid=uid, why=str(error))
             self._node.events.add(pod, reason="Failed", action="Failed", note=f"Error: {error}", warning=True)
+            metadata = pod["metadata"]
+            if metadata.get("deletionTimestamp"):
+                self._node.reporter.delete(uid, namespace=metadata["namespace"], name=metadata["name"])
             return
         if (pod.get("status") or {}).get("phase") in _TERMINAL:
             if pod["metadata"].get("deletionTimestamp"):

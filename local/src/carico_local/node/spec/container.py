@@ -107,10 +107,10 @@ def _ports(item: Object) -> dict[str, int]:
 
 
 def _probe(item: Object, key: str) -> Probe | None:
-    probe = item.get(key) or {}
-    handler = handlers.parse(probe, _ports(item))
+    handler, _ = _handler(item, key)
     if handler is None:
         return None
+    probe = item[key]
     return Probe(
         handler=handler,
         initial_delay_s=float(probe.get("initialDelaySeconds") or 0),
@@ -119,6 +119,15 @@ def _probe(item: Object, key: str) -> Probe | None:
         failures=int(probe.get("failureThreshold") or 3),
         successes=int(probe.get("successThreshold") or 1),
     )
+
+
+def _handler(item: Object, key: str) -> tuple[handlers.Handler | None, str]:
+    """Return the handler of a probe, and why there is none for one that the container has."""
+    try:
+        found = handlers.parse(item.get(key), _ports(item))
+    except ValueError as error:
+        return None, str(error)
+    return found, "is not httpGet, tcpSocket or exec" if found is None and item.get(key) else ""
 
 
 def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iterator[str]:
@@ -138,8 +147,8 @@ def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iter
         if not source.keys() <= _VARIABLE_SOURCES or (field is not None and not sources.is_known_field(field)):
             yield f"variable {entry['name']!r} of container {name!r} comes from {field or ', '.join(source)}"
     for key in _PROBES:
-        if item.get(key) and handlers.parse(item[key], _ports(item)) is None:
-            yield f"{key} of container {name!r} is not httpGet, tcpSocket or exec"
+        if why := _handler(item, key)[1]:
+            yield f"{key} of container {name!r} {why}"
     for key in _HOOKS:
         if (item.get("lifecycle") or {}).get(key):
             yield f"container {name!r} has a {key}"
