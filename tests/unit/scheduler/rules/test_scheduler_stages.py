@@ -174,10 +174,12 @@ def test_refusals_in_words() -> None:
     )
     asked: list[dict[str, Any]] = [
         {"request_cores": 1.0}, {"request_bytes": 2.0**31}, {"request_others": (("gpu", 2.0),)},
+        {"request_others": (("ephemeral-storage", 2.0**20),)},
     ]  # fmt: skip
     found = [said(load, objects.make_pod(**each), advertised=4.0) for each in asked]
     assert {each for one in found for each in one} == {
         "1 cores requested, 0.5 of 4 left", "2048 MiB requested, 1024 of 8192 MiB left", "2 gpu requested, 1 of 2 left",
+        "1 MiB of ephemeral-storage requested, 0 of 0 MiB left",
         "110 Pods of at most 110", "a Pod placed 40 s ago is still not in its advertisements",
         "0 free of threshold 1, 0 reserved",
     }  # fmt: skip

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 # Dimensions whose scale is bytes. Any other is a share of time, as the CPU's is.
 IN_BYTES = frozenset({"memory", "gpu_memory"})
+# How the names of Kubernetes' resources begin that are counted in bytes:
+# https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+RESOURCES_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 # Units of the dimensions that are counted. Those in `IN_BYTES` are bytes; all others are shares of the whole.
 _COUNTED: Mapping[str, str] = {"cpu": "tasks", "gpu": "GPUs"}
 _RATES: Mapping[str, str] = {"network": "B/s"}

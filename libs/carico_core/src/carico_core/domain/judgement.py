@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from carico_core.domain import cluster, decision, names, selectors
+from carico_core.domain import amounts, cluster, decision, names, selectors
 
 _Reason = decision.Reason
 # Refusals that it explains.
@@ -25,7 +25,6 @@ _ALIKE, _VALUES_ALIKE = 0.75, 0.6
 _NAMED_MOST = 8
 _TERMS_MOST = 64
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
-_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 # What is missing, and a function that returns a question after what is probably meant.
@@ -91,7 +90,7 @@ def quantity(resource: str, value: float) -> str:
     """
     if resource == "cpu":
         return f"{value:g} cores"
-    if not resource.startswith(_IN_BYTES):
+    if not resource.startswith(amounts.RESOURCES_IN_BYTES):
         return f"{value:g} {resource}"
     size = 0
     while abs(value) >= 1024.0 and size + 1 < len(_BINARY):

@@ -15,8 +15,6 @@ SLACK = 1e-9
 # Names of bounds, in addition to dimensions ("cpu") and requested resources ("requests.cpu").
 CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "pods_per_core"
 
-# Resources of Kubernetes that are counted in bytes: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
-_REQUESTED_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 _pods = functools.partial(amounts.plural, what="Pod")
 
 
@@ -164,6 +162,6 @@ def _say_request(name: str, left: float, amount: float) -> str:
 
 
 def _requested(name: str, value: float) -> str:
-    if name.startswith(_REQUESTED_BYTES):
+    if name.startswith(amounts.RESOURCES_IN_BYTES):
         return amounts.text("memory", value)
     return f"{value:g} cores" if name == "cpu" else f"{value:g}"

@@ -3,7 +3,7 @@
 Pods without requests always pass: telemetry decides about them.
 """
 
-from carico_core.domain import decision
+from carico_core.domain import amounts, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
@@ -57,7 +57,8 @@ def _say(resource: str, amount: float, left: float, whole: float) -> str:
     match resource:
         case "cpu":
             return f"{amount:g} cores requested, {left:.3g} of {whole:g} left"
-        case "memory":
-            return f"{amount / 2**20:.0f} MiB requested, {left / 2**20:.0f} of {whole / 2**20:.0f} MiB left"
+        case _ if resource.startswith(amounts.RESOURCES_IN_BYTES):
+            what = "MiB" if resource == "memory" else f"MiB of {resource}"
+            return f"{amount / 2**20:.0f} {what} requested, {left / 2**20:.0f} of {whole / 2**20:.0f} MiB left"
         case _:
             return f"{amount:g} {resource} requested, {left:g} of {whole:g} left"
