@@ -85,6 +85,8 @@ def test_what_only_kubelets_do_is_refused_with_where_they_are(api: control_plane
         assert f"no `{command}`: real kubelets have it, `carico up --nodes kubelet=2`" in refused.body["message"]
         # `kubectl debug` ends with a panic without them.
         assert refused.body["details"] == {"kind": "pods"}
+    refused = api.request("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods")
+    assert "no `kubectl top`: real kubelets have it" in refused.body["message"]
 
 
 def test_a_pod_without_a_scheduler_here_gets_a_warning_and_an_event(api: control_planes.KubeApi) -> None:
@@ -188,7 +190,7 @@ def test_kubectl_refuses_a_manifest_of_a_kind_that_is_left_out(kubectl: Run, ver
     "words",
     [
         ("exec", "runs", "--", "ls"), ("attach", "runs"), ("port-forward", "runs", ":80"),
-        ("debug", "runs", "--image=busybox"),
+        ("debug", "runs", "--image=busybox"), ("top", "pods"), ("top", "nodes"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -118,10 +118,10 @@ class _Routes:
 
 def _document(request: web.Request) -> web.StreamResponse:
     """Answer health checks, discovery and OpenAPI."""
-    if absent := resources.absent(request.path):
-        raise statuses.no_such_path(absent)
     if command := resources.of_kubelets(request.path):
         raise statuses.not_on_emulated_nodes(command)
+    if absent := resources.absent(request.path):
+        raise statuses.no_such_path(absent)
     if request.method not in ("GET", "HEAD"):
         raise statuses.no_such_path() if request.path.startswith("/api") else statuses.method_not_allowed()
     if request.path in access.HEALTH_PATHS:

@@ -98,6 +98,8 @@ ABSENT = (
     Resource(
         group="storage.k8s.io", plural="storageclasses", kind="StorageClass", namespaced=False, short_names=("sc",)
     ),
+    Resource(group="metrics.k8s.io", version="v1beta1", plural="pods", kind="PodMetrics"),
+    Resource(group="metrics.k8s.io", version="v1beta1", plural="nodes", kind="NodeMetrics", namespaced=False),
     Resource(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
     Resource(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
     Resource(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
@@ -159,7 +161,7 @@ def absent(path: str) -> str:
 
 
 def of_kubelets(path: str) -> str:
-    """Return which command of kubectl asks for a subresource of a Pod that only kubelets have; else empty.
+    """Return which command of kubectl asks for what only kubelets have, such as a subresource of a Pod; else empty.
 
     >>> of_kubelets("/api/v1/namespaces/default/pods/web/exec"), of_kubelets("/api/v1/namespaces/default/pods/web/log")
     ('kubectl exec', '')
@@ -167,6 +169,8 @@ def of_kubelets(path: str) -> str:
     match path.strip("/").split("/"):
         case ["api", "v1", "namespaces", _, "pods", _, subresource]:
             return OF_KUBELETS.get(subresource, "")
+        case ["apis", "metrics.k8s.io", _, *rest]:
+            return "kubectl top" if rest else ""
     return ""
 
 
