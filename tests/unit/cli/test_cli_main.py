@@ -267,6 +267,21 @@ def test_a_command_imports_nothing_that_it_does_not_need(imports: str, unwanted:
     assert ended.stdout == "\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("carico expl", {"explain"}), ("carico submit m", {"mixed", "mlp"}), ("carico status --na", {"--name"})],
+)
+def test_a_shell_completes_commands_choices_and_flags(
+    words: str, expected: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As README.md says how: each line is a kind and a word."""
+    monkeypatch.setenv("_CARICO_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    assert carico_cli.run(monkeypatch) == 0
+    assert {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()} == expected
+
+
 def test_without_a_word_the_command_explains_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
