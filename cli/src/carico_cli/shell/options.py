@@ -68,7 +68,7 @@ class NodesOption(click.ParamType[tuple[str, int | None]]):
             kinds = known.replace("|", ", ")
             kind, equals, rest = str(value).partition("=")
             near = names.nearest(kind, known.split("|"), most=1)
-            hint = f": did you mean {near[0]}{equals}{rest}?" if near else ""
+            hint = f": did you mean {near[0]}{equals}{rest}?" if near and near[0] != kind else ""
             self.fail(f"got {value!r}, expected a number, one of {kinds}, or both as in kwok=1000{hint}", param, ctx)
         count = found["count"] or found["alone"]
         return found["kind"] or self.DEFAULT[0], int(count) if count else None

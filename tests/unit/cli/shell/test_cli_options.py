@@ -36,6 +36,8 @@ def test_a_mistyped_kind_of_nodes_gets_the_nearest_one() -> None:
     for text, meant in (("kubelt=2", "kubelet=2"), ("kwok1", "kwok"), ("proces", "process")):
         with pytest.raises(click.BadParameter, match=f": did you mean {meant}\\?$"):
             options.NodesOption().convert(text, None, None)
+    with pytest.raises(click.BadParameter, match=r"got 'kwok=many', expected .* as in kwok=1000$"):
+        options.NodesOption().convert("kwok=many", None, None)
 
 
 def test_a_removed_estimator_is_refused_with_what_works_for_the_command() -> None:
