@@ -279,7 +279,7 @@ def _of_help(answer: Row, at: addresses.Address) -> list[str]:
         return []
     lines = ["", "What could help:"]
     never = bool((answer.get("judgement") or {}).get("never"))
-    for reason, text in remedies.for_refused(answer["refused"], at, never=never):
+    for reason, text in remedies.for_refused(answer["refused"], at, never=never, candidates=answer["candidates"]):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
         lines += words.paragraph(f"reserved: {remedies.reserved(at)}")

@@ -1,6 +1,10 @@
 """What could help a Pod that nodes refuse, by the reason of the refusal."""
 
-from collections.abc import Mapping
+import collections
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from carico_cli.live import addresses
 from carico_core.domain import decision
@@ -24,6 +28,10 @@ _RESERVED = (
     "Pods that have not started yet reserve room on their node, and one that the node cannot start (image, volume) "
     "does so until it is deleted: `{explain_node}` names them"
 )
+# How the scheduler names a taint that refuses (`carico_scheduler.rules.filters.taints`); some nodes have more than one.
+_TAINT = re.compile(r"taint (?P<key>[^=:]+)(?:=(?P<value>[^:]+))?:(?P<effect>\w+) not tolerated")
+_TAINTS_MOST = 3
+_OF_KUBERNETES = "node.kubernetes.io/"
 BY_REASON: Mapping[str, str] = {
     _Reason.CAPACITY: _FULL,
     _Reason.NO_ADVERTISEMENT: _SILENT,
@@ -50,17 +58,44 @@ BY_REASON: Mapping[str, str] = {
 
 
 def for_refused(
-    refused: Mapping[str, int], at: addresses.Address = addresses.OF_SHELL, *, never: bool = False
+    refused: Mapping[str, int], at: addresses.Address = addresses.OF_SHELL, *, never: bool = False,
+    candidates: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[str, str]]:  # fmt: skip
     """Return (reason, what could help), beginning with the reason that refuses the most nodes.
 
     at: the cluster, which the advice names. never: no node has what the Pod asks for. A node's refusal names only the
-    first rule that fails, so that following the advice on the others would not help.
+    first rule that fails, so that following the advice on the others would not help. candidates: the nodes as the
+    scheduler lists them, of which the advice names one.
     """
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
     by_reason = {**BY_REASON, _Reason.REQUESTS: _TOO_LARGE} if never else BY_REASON
-    found = [(reason, by_reason[reason].format(**_words(at))) for reason, _ in ordered if reason in by_reason]
+    found = []
+    for reason in (each for each, _ in ordered if each in by_reason):
+        own = list(_of_taints(candidates, at)) if reason == _Reason.TAINT else []
+        found += [(reason, text) for text in own or (by_reason[reason].format(**_words(at)),)]
     return [("first", _NEVER), *found] if never else found
+
+
+def _of_taints(candidates: Sequence[Mapping[str, Any]], at: addresses.Address) -> Iterator[str]:
+    """Yield what tolerates or removes each taint that refuses, those of the most nodes first."""
+    nodes: dict[re.Match[str], str] = {}
+    counted: collections.Counter[str] = collections.Counter()
+    for each in candidates:
+        found = _TAINT.fullmatch((each.get("rejected_by") or {}).get("detail") or "")
+        if found is not None:
+            counted[found[0]] += 1
+            if counted[found[0]] == 1:
+                nodes[found] = each["node"]
+    for taint, node in sorted(nodes.items(), key=lambda item: -counted[item[0][0]])[:_TAINTS_MOST]:
+        key, value, effect = taint["key"], taint["value"], taint["effect"]
+        if key.startswith(_OF_KUBERNETES):
+            yield f"Kubernetes itself has set {key}: `{at.kubectl} describe node {node}` shows why"
+            continue
+        # Quoted as in JSON: in YAML, a plain `true` or `1` is no string.
+        wanted = "operator: Exists" if value is None else f"operator: Equal, value: {json.dumps(value)}"
+        toleration = f"tolerations: [{{key: {json.dumps(key)}, {wanted}, effect: {effect}}}]"
+        remove = f"{at.kubectl} taint node {node} {key}:{effect}-"
+        yield f"add to the Pod's spec `{toleration}`, or `{remove}`"
 
 
 def reserved(at: addresses.Address) -> str:

@@ -78,7 +78,10 @@ def paragraph(text: str, indent: str = "  ") -> list[str]:
     ['  decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting', '    60 ms: bound']
     """
     kept = _UNIT.sub(_NO_BREAK, text)
-    lines = textwrap.wrap(kept, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+    # Names stay whole, so that what is shown of a command can be copied.
+    lines = textwrap.wrap(
+        kept, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
+    ) or [indent]  # fmt: skip
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from carico_cli.explain import (
     asking,
@@ -302,7 +304,7 @@ async def test_every_node_is_listed_for_a_waiting_pod_with_the_reason() -> None:
     assert "for 4.0 s; no Pod waits before it; 0 binds tried; next try when something changes" in " ".join(text.split())
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
-    assert "What could help:\n  capacity: " in text and "\n  taint: add a toleration to the Pod" in text
+    assert "What could help:\n  capacity: " in text and "\n  taint: add to the Pod's spec `tolerations: [{" in text
     for way in ("more nodes", "a higher ceiling", "eviction of Pods of lower priority"):
         assert way in " ".join(text.split())
     # Without what is reserved there, node-0 would have taken it.
@@ -792,6 +794,34 @@ def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
     assert "`carico doctor --name shop`" in found["stale"]
     assert "`carico explain node NODE --name shop`" in found["suspect"] and "{" not in remedies.reserved(HERE)
     assert "CARICO_AGENT_CEILING_CPU" in dict(remedies.for_refused({"capacity": 1}))["capacity"]
+
+
+async def test_advice_on_a_taint_is_ready_to_paste() -> None:
+    taints = [
+        cluster.Taint(key="carico.dev/gpu-only", value="true", effect="NoExecute"),
+        cluster.Taint(key="gpu", value="", effect="NoSchedule"),
+        cluster.Taint(key="node.kubernetes.io/disk-pressure", value="", effect="NoSchedule"),
+    ]
+    of_nodes = [taints[0], *taints, taints[0]]
+    desk = answering.Desk(*(objects.make_node(f"n{at}", taints=(each,)) for at, each in enumerate(of_nodes)))
+    desk.state.put_pod(objects.make_pod("waits"), NOW_S)
+    text = await told(desk, "waits")
+    assert_fits_a_terminal(text)
+    advice = " ".join(text.partition("What could help:")[2].split())
+    assert advice.startswith('taint: add to the Pod\'s spec `tolerations: [{key: "carico.dev/gpu-only"')
+    pasted = [yaml.safe_load(each) for each in re.findall(r"`(tolerations: [^`]+)`", advice)]
+    assert [each["tolerations"] for each in pasted] == [
+        [{"key": "carico.dev/gpu-only", "operator": "Equal", "value": "true", "effect": "NoExecute"}],
+        [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    ]
+    assert re.search(r"or `kubectl taint node n[014] carico.dev/gpu-only:NoExecute-`", advice)
+    assert "or `kubectl taint node n2 gpu:NoSchedule-`" in advice
+    # Its cause remains if it is tolerated or removed.
+    assert "set node.kubernetes.io/disk-pressure: `kubectl describe node n3` shows why" in advice
+    assert advice.count("taint: ") == 3
+    for each, pod in zip(of_nodes[1:3], ("b", "c"), strict=True):
+        tolerated = [cluster.Toleration(**{"value": "", **one}) for shown in pasted for one in shown["tolerations"]]
+        assert cluster.refusing_taint(objects.make_node(pod, taints=(each,)), tolerated) is None
 
 
 @pytest.mark.parametrize(
