@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from carico_cli.clusters import local_services, status_text, which
-from carico_cli.live import addresses, connection, members, reader
+from carico_cli.live import addresses, connection, members, reader, services
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.shell import settings
@@ -80,6 +80,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "nodes": [],
         "jobs": [],
         "waiting": None,
+        "moves_paused": None,
         "api_trouble": None,
     }
 
@@ -97,6 +98,7 @@ async def _ask(
     if live.bus_trouble is None:
         view["schedulers"] = members.rows(live.heard)
         view["nodes"] = _nodes(live.seen, found)
+        view["moves_paused"] = live.moves_paused
     view["api_trouble"] = live.api_trouble
     if live.api_trouble is None:
         view |= {"jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
@@ -107,13 +109,15 @@ class _Live:
     """What bus and API answer.
 
     `unready`: nodes whose kubelet has stopped reporting; `heard`: schedulers that share; `leader`: which of several
-    schedulers leads, empty if none does, None where one runs without election, or the API does not answer.
+    schedulers leads, empty if none does, None where one runs without election, or the API does not answer;
+    `moves_paused`: since when the rescheduler is paused, empty if it is not, None where none answers.
     """
 
     seen: pictures.Picture
     heard: list[messages.Heartbeat]
     unready: set[str]
     leader: str | None
+    moves_paused: str | None
     bus_trouble: str | None
     api_trouble: str | None
 
@@ -131,14 +135,15 @@ async def _live(context: settings.Context, paths: folders.Paths, found: state.Cl
             _unready_nodes(api, found), _leader(api, found), _wait_for_answers(read)
         )
         heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
+        paused = await _moves_paused(read.bus) if found.plan.rescheduler else None
         if read.bus_trouble is not None:
             await _read_pods(read, api)
         elif not any(node.freshness is freshness.Freshness.FRESH for node in read.picture().nodes):
             # NATS may store nothing now, as with a full disk: then what arrives is newer.
             await asyncio.sleep(pictures.ADVERTISED_WITHIN_S)
         return _Live(
-            seen=read.picture(), heard=heard, unready=unready, leader=leader, bus_trouble=read.bus_trouble,
-            api_trouble=read.api_trouble,
+            seen=read.picture(), heard=heard, unready=unready, leader=leader, moves_paused=paused,
+            bus_trouble=read.bus_trouble, api_trouble=read.api_trouble,
         )  # fmt: skip
 
 
@@ -155,6 +160,10 @@ async def _members(bus: members.Bus | None) -> list[messages.Heartbeat]:
         return await members.listen(bus)
     except errors.BusError:
         return []
+
+
+async def _moves_paused(bus: services.Bus | None) -> str | None:
+    return None if bus is None else await services.moves_paused(bus, timeout_s=_ANSWER_S)
 
 
 async def _wait_for_answers(read: reader.Reader) -> None:

@@ -26,6 +26,9 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
     lines += [*_leader_line(view), *_scheduler_lines(view)]
+    if view["moves_paused"]:
+        resume = f"`carico reschedule resume --name {view['name']}`"
+        lines += words.paragraph(f"rescheduler: moves are {view['moves_paused']}: {resume}", "")
     lines += _node_lines(view["nodes"], wide=wide)
     if view["jobs"]:
         lines += [

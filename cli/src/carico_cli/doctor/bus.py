@@ -14,7 +14,7 @@ from carico_cli.live import picture as pictures
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import codec, fields, subjects
+from carico_core.wire import subjects
 
 CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
@@ -22,8 +22,6 @@ ANSWER_MOST_S = 2.0
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
 _NO_MODEL = "; nodes that kwok plays report nothing to an aggregator"
 STATS_WITHIN_S = 0.3
-# The largest message of the bus: some hundred moves.
-_MOVES_MAX_BYTES = 1024 * 1024
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE = 64
 
@@ -151,12 +149,9 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
 
 
 async def _rescheduler(bus: Bus, place: places.Place) -> list[findings.Finding]:
-    """Return whether moves are paused, which outlives every restart; nothing where no rescheduler answers."""
-    try:
-        answer = await bus.request(subjects.query("rescheduler", "moves.list"), b"", timeout_s=ANSWER_MOST_S)
-        said = codec.parse_json(answer, maximum_bytes=_MOVES_MAX_BYTES)
-        paused = said.text("paused", maximum=fields.NAME_MAX, free=True)
-    except (errors.BusError, errors.MessageError):
+    """Return whether moves are paused; nothing where no rescheduler answers."""
+    paused = await services.moves_paused(bus, timeout_s=ANSWER_MOST_S)
+    if paused is None:
         return []
     if not paused:
         return [findings.ok("rescheduler", "answers")]

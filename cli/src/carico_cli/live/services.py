@@ -1,10 +1,11 @@
-"""Statistics of services, from NATS's services framework."""
+"""Statistics of services, from NATS's services framework; whether the rescheduler is paused."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, subjects
 
 SCHEDULER = "carico-scheduler"
 # Services with few instances. A thousand agents are not asked one by one: their advertisements show that they run.
@@ -13,6 +14,27 @@ _TEXT_MAX = 4096
 _ENDPOINTS_MAX = 64
 # Counts of answers, and their time in ns, since the service's start.
 _COUNT_MAX = fields.INT64_MAX
+# The largest message of the bus: some hundred moves.
+_MOVES_MAX_BYTES = 1024 * 1024
+
+
+class Bus(Protocol):
+    """The bus."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+
+async def moves_paused(bus: Bus, *, timeout_s: float) -> str | None:
+    """Return since when the rescheduler's moves are paused, empty if they are not; None where no rescheduler answers.
+
+    A pause outlives every restart.
+    """
+    try:
+        answer = await bus.request(subjects.query("rescheduler", "moves.list"), b"", timeout_s=timeout_s)
+        said = codec.parse_json(answer, maximum_bytes=_MOVES_MAX_BYTES)
+        return said.text("paused", maximum=fields.NAME_MAX, free=True)
+    except (errors.BusError, errors.MessageError):
+        return None
 
 
 def parse(answered_s: float, payload: bytes) -> pictures.Service:

@@ -302,3 +302,37 @@ def test_a_scheduler_that_was_started_again_does_not_hold_its_last_lease() -> No
 async def test_one_scheduler_leads_without_a_lease() -> None:
     assert await status._leader(LeaseApi("other"), FOUND) is None
     assert "leader" not in status_text.text(status._services(FOUND, running=True), now_ns=1)
+
+
+class RescheduledBus:
+    """A bus on which a rescheduler answers."""
+
+    def __init__(self, answer: bytes | errors.BusError) -> None:
+        self.answer = answer
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        assert subject == subjects.query("rescheduler", "moves.list")
+        if isinstance(self.answer, errors.BusError):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "paused"),
+    [
+        (b'{"paused": "paused since 2026-12-01T00:00:00Z"}', "paused since 2026-12-01T00:00:00Z"),
+        (b'{"paused": ""}', ""),
+        (b"[]", None),
+        (errors.BusUnavailable("away"), None),
+    ],
+)
+async def test_a_paused_rescheduler_is_shown_with_what_resumes_it(
+    answer: bytes | errors.BusError, paused: str | None
+) -> None:  # fmt: skip
+    view = status._services(FOUND, running=True)
+    view["moves_paused"] = await status._moves_paused(RescheduledBus(answer))
+    assert view["moves_paused"] == paused
+    said = " ".join(status_text.text(view, now_ns=1).split())
+    expected = "rescheduler: moves are paused since 2026-12-01T00:00:00Z: `carico reschedule resume --name x`"
+    assert (expected in said) == bool(paused) == ("rescheduler" in said)
+    assert await status._moves_paused(None) is None
