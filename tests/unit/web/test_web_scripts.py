@@ -625,6 +625,24 @@ async def test_the_page_reads_what_the_scheduler_answers_of_reservations() -> No
     assert await asyncio.to_thread(run, script, "ask") == [["node-1", "uid-held"]]
 
 
+async def test_the_page_reads_all_pages_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "RESERVATIONS_MOST", 2)
+    desk = answering.Desk(objects.make_node("node-1"))
+    for name in "abcde":
+        desk.state.put_pod(objects.make_pod(name, node_name="node-1"), answering.NOW_S)
+    listed = desk.answers.endpoints()["reservations.list"]
+    answers = {
+        after: (await listed(json.dumps({"after": after}).encode())).decode() for after in ("", "uid-b", "uid-d")
+    }
+    script = f"""
+    const answers = {json.dumps(answers)};
+    const bus = {{ request: async (subject, {{ after }}) => answers[after] }};
+    show(await ask.reserved(bus));
+    """
+    found = await asyncio.to_thread(run, script, "ask")
+    assert found == [["node-1", f"uid-{name}"] for name in "abcde"]
+
+
 def test_a_part_that_is_due_waits_for_no_other_and_each_has_its_rate() -> None:
     found = run(
         """

@@ -234,9 +234,31 @@ async def test_capacity_and_reservations_list() -> None:
     assert [(each["ready"], each["schedulable"]) for each in nodes] == [(True, False), (False, True)]
     rows = orjson.loads(await answers.reservations_list(b""))["reservations"]
     for bad in (b"[]", b'{"after": 3}'):
-        with pytest.raises(serving.BadQuestion):
-            await answers.capacity_list(bad)
+        for ask in (answers.capacity_list, answers.reservations_list):
+            with pytest.raises(serving.BadQuestion):
+                await ask(bad)
     assert rows == [{"node": "node-0", "pod": "default/a", "uid": "uid-a", "age_s": 2.0, "binding": False}]
+
+
+async def test_ten_thousand_reservations_come_in_pages_that_nats_takes() -> None:
+    answers, _, known_state = make_answers()
+    count = 10_000
+    # The longest names that Kubernetes allows; a UID has 36 characters.
+    uids = [f"{number:05d}".rjust(36, "u") for number in range(count)]
+    for number, uid in enumerate(reversed(uids)):
+        name, namespace = f"{number:05d}".rjust(253, "p"), "n" * 63
+        pod = objects.make_pod(name, namespace=namespace, uid=uid, node_name=f"{number % 100:03d}".rjust(253, "n"))
+        known_state.put_pod(pod, 98.0)
+    found: list[str] = []
+    pages, after = 0, ""
+    while pages == 0 or after:
+        payload = await answers.reservations_list(orjson.dumps({"after": after}))
+        # `max_payload` in deploy/k8s/base/nats.conf.
+        assert len(payload) < 2 * 1024 * 1024
+        answer = orjson.loads(payload)
+        found += [each["uid"] for each in answer["reservations"]]
+        pages, after = pages + 1, answer.get("next", "")
+    assert (found, pages) == (uids, -(-count // queries.RESERVATIONS_MOST))
 
 
 async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes() -> None:

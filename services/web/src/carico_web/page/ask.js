@@ -4,6 +4,8 @@ import { LateAnswer } from "./bus.js";
 import * as signals from "./signals.js";
 
 const NEWEST = 200;
+// Of 3,000 reservations each: more than there are, so that no answer keeps the page asking.
+const PAGES_MOST = 64;
 
 // Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
@@ -61,8 +63,14 @@ export async function pod(bus, namespace, name) {
 
 // Node and UID of each placed Pod that its node's reports do not cover yet.
 export async function reserved(bus) {
-  const answer = await scheduler(bus, "reservations.list", {});
-  return answer.reservations.map(({ node, uid }) => [node, uid]);
+  const found = [];
+  let after = "";
+  for (let pages = 0; pages === 0 || (after && pages < PAGES_MOST); pages += 1) {
+    const answer = await scheduler(bus, "reservations.list", { after });
+    found.push(...answer.reservations.map(({ node, uid }) => [node, uid]));
+    after = answer.next;
+  }
+  return found;
 }
 
 // The Pods that wait, by reason: a few of each are named.

@@ -102,19 +102,19 @@ def read_question(payload: bytes) -> dict[str, Any]:
 
 
 def after_of(asked: Mapping[str, Any]) -> str:
-    """Return the node after which a list is to begin; empty: with the first. Raises `BadQuestion`."""
+    """Return the name after which a list is to begin; empty: with the first. Raises `BadQuestion`."""
     after = asked.get("after", "")
     if not isinstance(after, str):
-        raise BadQuestion(f"after: got {type(after).__name__}, expected the name of a node")
+        raise BadQuestion(f'after: got {type(after).__name__}, expected "next" of the page before')
     return after
 
 
-def page(names: Iterable[str], after: str) -> tuple[list[str], dict[str, str]]:
-    """Return the first nodes `after` one, by name, and {"next": the last of them} if more follow, else {}."""
+def page(names: Iterable[str], after: str, *, most: int = NODES_MOST) -> tuple[list[str], dict[str, str]]:
+    """Return the first names `after` one, in order, and {"next": the last of them} if more follow, else {}."""
     ordered = sorted(names)
     begin = bisect.bisect_right(ordered, after)
-    found = ordered[begin : begin + NODES_MOST]
-    return found, ({"next": found[-1]} if len(ordered) > begin + NODES_MOST else {})
+    found = ordered[begin : begin + most]
+    return found, ({"next": found[-1]} if len(ordered) > begin + most else {})
 
 
 def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
