@@ -222,7 +222,10 @@ def test_the_nodes_own_log_endpoint_asks_for_its_token_and_host(site: node_site.
     own = access.kubelet_token(site.token, node_site.NODE)
     assert ask(own) == (200, "private\n")
     assert {ask(token)[0] for token in ("", site.token, access.kubelet_token(site.token, "node-2"))} == {401}
-    assert ask(own, Host="evil.example")[0] == 403
+    code, said = ask(own, Host="evil.example")
+    assert code == 403 and "logs are read through the cluster's API" in said
+    # An option that the API alone has.
+    assert "--host-names" not in said
     assert ask(own, Origin="http://evil.example")[0] == 403
     # A real API server shows kubectl this text.
     code, said = ask(own, path="/portForward/default/guarded")

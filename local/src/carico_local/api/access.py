@@ -33,14 +33,16 @@ _HINT = (
     'this cluster\'s API needs its token, which is in the kubeconfig that `eval "$(carico env)"` sets, and changes '
     "when the cluster is created again"
 )
+_HOSTS_HINT = "add other names with --host-names"
 
 Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
 
-def guard(token: str | None, hosts: Collection[str], *, hint: str = _HINT) -> Any:
+def guard(token: str | None, hosts: Collection[str], *, hint: str = _HINT, hosts_hint: str = _HOSTS_HINT) -> Any:
     """Return the middleware that admits requests with the token; None: TLS has verified the client's certificate.
 
-    `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.
+    `hosts`: allowed names besides loopback's. For error messages: `hint`, where to find the token, and `hosts_hint`,
+    what to do about another name.
     """
     # Imported here: commands use this module for the token, and an HTTP server takes a fifth of a second to import.
     from carico_core.runtime.process import connections
@@ -52,7 +54,7 @@ def guard(token: str | None, hosts: Collection[str], *, hint: str = _HINT) -> An
 
     @web.middleware
     async def check(request: "web.Request", handler: Handler) -> "web.StreamResponse":
-        _check_host(request, allowed)
+        _check_host(request, allowed, hosts_hint)
         _check_origin(request)
         given = request.headers.get("Authorization", "").encode(errors="replace")
         is_known = token is None or any(hmac.compare_digest(given, each) for each in expected)
@@ -110,7 +112,7 @@ def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> 
     atomic_files.write(path, json.dumps(config, indent=1).encode())
 
 
-def _check_host(request: "web.Request", allowed: Collection[str]) -> None:
+def _check_host(request: "web.Request", allowed: Collection[str], hint: str) -> None:
     """Raise `RequestFailed` (403) for a foreign Host. Any port is allowed: published and forwarded ones differ."""
     host = request.headers.get("Host", "")
     name, colon, port = host.rpartition(":")
@@ -118,9 +120,7 @@ def _check_host(request: "web.Request", allowed: Collection[str]) -> None:
         name, port = host, "80"
     if name.lower() not in allowed or not port.isdecimal():
         listed = ", ".join(sorted(allowed))
-        raise statuses.RequestFailed(
-            403, "Forbidden", f"got the Host {host!r}, expected one of {listed}: add other names with --host-names"
-        )
+        raise statuses.RequestFailed(403, "Forbidden", f"got the Host {host!r}, expected one of {listed}: {hint}")
 
 
 def _check_origin(request: "web.Request") -> None:

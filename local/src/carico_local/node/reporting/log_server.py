@@ -80,7 +80,8 @@ class LogServer:
         `token`: for requests without a verified certificate.
         """
         is_verified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
-        guard = access.guard(None if is_verified else token, (host,), hint="logs are read through the cluster's API")
+        hint = "logs are read through the cluster's API"
+        guard = access.guard(None if is_verified else token, (host,), hint=hint, hosts_hint=hint)
         app = web.Application(middlewares=[_answer_refusals, guard])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
