@@ -100,7 +100,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     given["repeats"] = given["repeats"] or DEFAULT_REPEATS
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)
-    chosen = _chosen(given, cores=request.cores, millicores=millicores)
+    chosen = _chosen(given, request, millicores=millicores)
     asked = given["servers_cpu"]
     given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=request.cores)
     prints_json = given["output"] is formats.Output.JSON
@@ -142,7 +142,7 @@ class _Chosen:
     total_s: float
 
 
-def _chosen(given: Mapping[str, Any], *, cores: int, millicores: int) -> _Chosen:
+def _chosen(given: Mapping[str, Any], request: plans.Options, *, millicores: int) -> _Chosen:
     """Return what the flags name. Raises `SettingsError` for what cannot run, before anything starts.
 
     `millicores`: the largest CPU request of a contender.
@@ -160,10 +160,10 @@ def _chosen(given: Mapping[str, Any], *, cores: int, millicores: int) -> _Chosen
     file = pathlib.Path(named)
     if not file.exists():
         raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(_PROGRAMS)} or a file of manifests")
-    found = loads.read(
-        manifest_files.read(file, "--workload"), file=named, cores=cores, memory_bytes=plans.NODE_MEMORY_BYTES,
-        millicores=millicores,
-    )  # fmt: skip
+    plan = plans.make_plan(request, machine.read_machine())
+    nodes = [loads.node(each, cores=plan.cores, memory_bytes=plans.NODE_MEMORY_BYTES) for each in plan.node_names]
+    documents = manifest_files.read(file, "--workload")
+    found = loads.read(documents, file=named, nodes=nodes, millicores=millicores)
     each_s = loads.SECONDS if seconds is None else float(seconds)
     return _Chosen(workload=file.name, load=found, pod_s=None, total_s=each_s * found.pods)
 

@@ -5,12 +5,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from carico_core.domain import errors
+from carico_core.domain import cluster, errors, judgement
 from carico_core.wire import fields
-from carico_core.wire.kubernetes.pods import pod_requests
+from carico_core.wire.kubernetes import api_objects
 from carico_local.compare import contender as contenders
 from carico_local.jobs import job as jobs
 from carico_local.jobs import job_labels
+from carico_local.node.reporting import registration
 from carico_local.node.spec import pod as pod_spec
 
 Object = Mapping[str, Any]
@@ -145,10 +146,20 @@ def _request(spec: dict[str, Any], millicores: int | None) -> None:
         container["resources"] = {**resources, **({"requests": requests} if requests else {})}
 
 
+def node(name: str, *, cores: int, memory_bytes: float) -> cluster.Node:
+    """Return a node as the cluster will have it, of which the controllers copy two labels to their former names."""
+    labels = registration.labels(name)
+    former = {f"beta.{key}": labels[key] for key in ("kubernetes.io/os", "kubernetes.io/arch")}
+    return cluster.Node(
+        name=name, uid=name, labels={**labels, **former}, taints=(), unschedulable=False, ready=True, deleting=False,
+        allocatable_cores=float(cores), allocatable_bytes=memory_bytes, pod_limit=0,
+    )  # fmt: skip
+
+
 def read(
-    documents: Iterable[object], *, file: str, cores: int, memory_bytes: float, millicores: int = 0
+    documents: Iterable[object], *, file: str, nodes: Sequence[cluster.Node], millicores: int = 0
 ) -> Manifests:  # fmt: skip
-    """Return the Pods of a file's objects, for nodes of this size. Raises `SettingsError` for what cannot run.
+    """Return the Pods of a file's objects. Raises `SettingsError` for what cannot run on these nodes.
 
     `millicores`: the largest CPU request that a contender gives to a Pod.
     """
@@ -163,7 +174,7 @@ def read(
     if not templates:
         raise errors.SettingsError(f"--workload {file}: got no object, expected a Pod or a Job")
     for template in templates:
-        _check(template, file, cores=cores, memory_bytes=memory_bytes, millicores=millicores)
+        _check(template, file, nodes, millicores=millicores)
     return Manifests(templates=templates)
 
 
@@ -206,8 +217,8 @@ def _part(found: Object, name: str, where: str) -> Object:
     return part or {}
 
 
-def _check(template: Object, file: str, *, cores: int, memory_bytes: float, millicores: int) -> None:
-    """Refuse a Pod that would not run, or not end, on an emulated node of this size. Raises `SettingsError`."""
+def _check(template: Object, file: str, nodes: Sequence[cluster.Node], *, millicores: int) -> None:
+    """Refuse a Pod that would not run, or not end, on these emulated nodes. Raises `SettingsError`."""
     metadata, spec = template["metadata"], template["spec"]
     name = metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "(no name)"
     where = f"--workload {file}: Pod {name}"
@@ -218,12 +229,15 @@ def _check(template: Object, file: str, *, cores: int, memory_bytes: float, mill
         raise errors.SettingsError(f"{where}: restartPolicy: got {got}, expected Never or OnFailure: it must end")
     if not isinstance(spec.get("containers"), list) or not spec["containers"]:
         raise errors.SettingsError(f"{where}: has no container, expected at least one")
-    placed = {
-        "metadata": {**metadata, "name": name, "namespace": "default", "uid": "-"}, "spec": {**spec, "nodeName": "-"}
+    created = {
+        "metadata": {
+            **metadata, "name": name, "namespace": "default", "uid": "-", "creationTimestamp": "2026-01-01T00:00:00Z"
+        },
+        "spec": spec,
     }  # fmt: skip
     try:
-        parsed = pod_spec.parse(placed)
-        asked = pod_requests.pod_requests(placed)
+        parsed = pod_spec.parse({**created, "spec": {**spec, "nodeName": "-"}})
+        judged = judgement.judge(api_objects.parse_pod(created), nodes)
     except (ValueError, errors.CaricoError) as error:
         raise errors.SettingsError(f"{where}: {error}") from None
     if parsed.unsupported:
@@ -234,8 +248,6 @@ def _check(template: Object, file: str, *, cores: int, memory_bytes: float, mill
             f"{where}: limits {limit_cores:g} of cpu, expected at least {millicores / 1000.0:g}, a contender's "
             "request; raise the limit, or choose contenders with --contender"
         )
-    for resource, most in (("cpu", float(cores)), ("memory", memory_bytes)):
-        if asked.get(resource, 0.0) > most:
-            raise errors.SettingsError(
-                f"{where}: requests {asked[resource]:g} of {resource}, expected at most a node's {most:g}"
-            )
+    if judged.never:
+        hints = "".join(f"; {hint}" for hint in judged.hints)
+        raise errors.SettingsError(f"{where}: would wait for ever: {judged.why}{hints}")

@@ -7,9 +7,11 @@ import pytest
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_applications
 from carico_core.runtime.process import settings
+from carico_local.cluster import machine
 from carico_rescheduler import settings as reschedulers
 from tests.tools import carico_cli
 
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 MANIFEST = """
 kind: Pod
 metadata: {name: a}
@@ -31,16 +33,42 @@ def test_a_file_that_cannot_run_as_asked_is_one_line(
     words: tuple[str, ...], said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
+    assert said in refused(MANIFEST, words, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("node", "said"), [("node-3", "no node has the label kubernetes.io/hostname=node-3"), ("node-2", None)]
+)
+def test_a_file_that_chooses_a_node_that_will_not_be_there_is_refused(
+    node: str, said: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    manifest = f"{MANIFEST}  nodeSelector: {{kubernetes.io/hostname: {node}}}\n"
+    words = ("--nodes", "2", "--contender", "carico")
+    if said is None:
+        with pytest.raises(AssertionError, match="a cluster starts"):
+            refused(manifest, words, tmp_path, monkeypatch, capsys)
+    else:
+        assert f"Pod a: would wait for ever: {said}" in refused(manifest, words, tmp_path, monkeypatch, capsys)
+
+
+def refused(
+    manifest: str, words: tuple[str, ...], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:  # fmt: skip
+    """The line with which `carico compare` refuses a file."""
+
     def obtain(*_: object) -> None:
         raise AssertionError("a cluster starts")
 
     monkeypatch.setattr(starting, "obtain", obtain)
+    monkeypatch.setattr(machine, "read_machine", lambda: MACHINE)
     file = tmp_path / "work.yaml"
-    file.write_text(MANIFEST)
+    file.write_text(manifest)
     code = carico_cli.run(monkeypatch, "compare", "--workload", file, "--out", tmp_path / "out", *words)
     err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1), err
-    assert said in err
+    return err
 
 
 @pytest.mark.parametrize(

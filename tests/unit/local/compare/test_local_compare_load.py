@@ -9,7 +9,7 @@ from carico_local.compare import contender, load
 from carico_local.jobs import job as jobs
 from carico_local.jobs import job_labels
 
-NODE_BYTES = 8.0 * 2**30
+NODES = [load.node(name, cores=4, memory_bytes=8.0 * 2**30) for name in ("node-1", "node-2")]
 
 
 def pod(name: str = "a", **spec: Any) -> dict[str, Any]:
@@ -29,8 +29,13 @@ def batch(count: object = 3, **template: Any) -> dict[str, Any]:
     }
 
 
+def required(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(expressions)}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
 def read(*documents: object) -> load.Manifests:
-    return load.read(documents, file="work.yaml", cores=4, memory_bytes=NODE_BYTES)
+    return load.read(documents, file="work.yaml", nodes=NODES)
 
 
 def test_pods_of_manifests_run_under_each_scheduler() -> None:
@@ -80,11 +85,20 @@ def test_pods_of_manifests_run_under_each_scheduler() -> None:
         (pod(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "volume 'x' is of kind hostPath"),
         (
             pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "9"}}}]),
-            "Pod a: requests 9 of cpu, expected at most a node's 4",
+            "Pod a: would wait for ever: no node has 9 cores (node-1 has the most: 4 cores)",
         ),
         (
             pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "lots"}}}]),
             "Pod a: ",
+        ),
+        (pod(nodeSelector={"disk": "ssd"}), "Pod a: would wait for ever: no node has the label disk"),
+        (
+            batch(spec=pod(nodeSelector={"kubernetes.io/hostnam": "node-1"})["spec"]),
+            "no node has the label kubernetes.io/hostnam; did you mean kubernetes.io/hostname?",
+        ),
+        (
+            pod(affinity=required({"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-9"]})),
+            "no node has the label kubernetes.io/hostname=node-9",
         ),
     ],
 )  # fmt: skip
@@ -94,6 +108,13 @@ def test_what_cannot_run_is_one_line(document: object, said: str) -> None:
     assert str(raised.value).startswith("--workload work.yaml")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_pods_may_choose_by_what_nodes_have() -> None:
+    either = required({"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2", "node-9"]})
+    labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "carico.dev/emulated": "true"}
+    assert read(pod(nodeSelector=labels, affinity=either)).pods == 1
+    assert read(pod(affinity=required({"key": "disk", "operator": "DoesNotExist"}))).pods == 1
 
 
 def test_limits_and_init_containers_change_no_contenders_request() -> None:
@@ -113,12 +134,10 @@ def test_limits_and_init_containers_change_no_contenders_request() -> None:
 
 def test_a_limit_below_what_a_contender_requests_is_refused() -> None:
     limited = {"name": "m", "command": ["x"], "resources": {"limits": {"cpu": "200m"}}}
-    found = load.read(
-        [pod(containers=[limited])], file="work.yaml", cores=4, memory_bytes=NODE_BYTES, millicores=200
-    )  # fmt: skip
+    found = load.read([pod(containers=[limited])], file="work.yaml", nodes=NODES, millicores=200)
     assert found.pods == 1
     with pytest.raises(errors.SettingsError, match=r"limits 0\.2 of cpu, expected at least 0\.5"):
-        load.read([pod(containers=[limited])], file="work.yaml", cores=4, memory_bytes=NODE_BYTES, millicores=500)
+        load.read([pod(containers=[limited])], file="work.yaml", nodes=NODES, millicores=500)
 
 
 def test_a_file_without_pods_is_refused() -> None:

@@ -38,15 +38,15 @@ def node_object(chosen: settings.NodeSettings) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": chosen.name, "labels": labels(chosen), "annotations": annotations(chosen)},
+        "metadata": {"name": chosen.name, "labels": labels(chosen.name), "annotations": annotations(chosen)},
         "spec": {},
     }
 
 
-def labels(chosen: settings.NodeSettings) -> dict[str, str]:
+def labels(name: str) -> dict[str, str]:
     """Return the labels that every kubelet sets, and ours."""
     return {
-        "kubernetes.io/hostname": chosen.name,
+        "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": _architecture(),
         EMULATED_LABEL: "true",
@@ -134,7 +134,7 @@ class Registration:
         self._log_port = 0
         self._seen: Mapping[str, Any] = {}
         self._lease: kubernetes_lease.Lease | None = None
-        self.labels: Mapping[str, str] = labels(chosen)
+        self.labels: Mapping[str, str] = labels(chosen.name)
 
     async def register(self, *, log_port: int) -> None:
         """Create the Node, its status and its Lease; retry while the API is unavailable."""
@@ -157,7 +157,7 @@ class Registration:
         try:
             self._learn(await self._api.request("POST", "/api/v1/nodes", body=node_object(self._chosen)))
         except errors.Conflict:
-            patch = {"metadata": {"labels": labels(self._chosen), "annotations": annotations(self._chosen)}}
+            patch = {"metadata": {"labels": labels(self._chosen.name), "annotations": annotations(self._chosen)}}
             self._learn(await api_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
             if DRAINING_ANNOTATION in (self._seen["metadata"].get("annotations") or {}):
                 await self._cordon(None)
