@@ -243,13 +243,14 @@ class _Patient(TcpTransport):
         """Encrypt the connection."""
         untyped: Any = super()
         await untyped.connect_tls(*to, **options)
-        # nats-py's protocol does not know of TLS: asyncio would warn at each end of a connection that half of it cannot
-        # stay open.
+        # asyncio does not call `connection_made` for a connection that it upgrades. Without it, the reader cannot make
+        # the server wait, and the protocol does not know of TLS: asyncio would warn at each end of a connection that
+        # half of it cannot stay open.
         writer: Any = self._io_writer
         protocol = writer.transport.get_protocol()
         # None: it has ended already.
         if protocol is not None:
-            protocol._over_ssl = True
+            protocol.connection_made(writer.transport)
 
     async def readline(self) -> bytes:
         """Return the next line that is no PING; each of those is answered."""
