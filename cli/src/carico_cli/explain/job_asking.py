@@ -1,11 +1,13 @@
-"""Asks the Kubernetes API for a job's Pods."""
+"""Asks the Kubernetes API for a job's Pods, and for what it has kept of those that are gone and of why they waited."""
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from carico_cli.explain import asking, job_text
 from carico_cli.jobs import refusals
-from carico_cli.live import addresses, connection
+from carico_cli.live import addresses, connection, object_events
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
 from carico_core.runtime.kube import paged_lists
@@ -13,6 +15,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.jobs import job_labels
 
 _LABEL_MOST = 63
+# `carico submit` creates one Job for each program.
+_JOBS_MOST = 8
 
 
 async def explain(
@@ -24,7 +28,12 @@ async def explain(
         async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
             found = await pods_of(api, namespace, name)
             if found.own:
-                return job_text.answer(name, found.own, now_s=clock.wall_ns() / 1e9)
+                created, said = await asyncio.gather(
+                    _jobs(api, namespace, found.own), _failures(api, namespace, found.own)
+                )
+                return job_text.answer(
+                    name, found.own, now_s=clock.wall_ns() / 1e9, jobs=created, said=said.newest, unread=_unread(said)
+                )
             why = await refusals.of_job(api, namespace, name)
     except errors.ApiUnavailable as error:
         raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
@@ -33,6 +42,33 @@ async def explain(
     hint = f" (nearest: {', '.join(near)})" if near else ""
     refused = "" if why is None else f"; the API refuses its Pods: {why}"
     raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
+
+
+async def _jobs(api: paged_lists.Api, namespace: str, pods: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the batch/v1 Jobs that created the Pods; without those that are gone, or that this user may not read."""
+    found = []
+    for name in sorted({job_text.owner(pod) for pod in pods} - {""})[:_JOBS_MOST]:
+        with contextlib.suppress(errors.CaricoError, TimeoutError):
+            async with asyncio.timeout(asking.ANSWER_MOST_S):
+                found.append(await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"))
+    return found
+
+
+async def _failures(
+    api: paged_lists.Api, namespace: str, pods: Sequence[Mapping[str, Any]]
+) -> object_events.Found:  # fmt: skip
+    """Return the Events that say why Pods waited. A Pod's condition says it only while the Pod waits."""
+    about = {pod["metadata"].get("uid") for pod in pods}
+    try:
+        return await object_events.newest(api, namespace, "reason=FailedScheduling", about=about)
+    except errors.CaricoError as error:
+        return object_events.Found(newest=[], earlier=0, unread=f"none can be read: {error}")
+
+
+def _unread(said: object_events.Found) -> str | None:
+    """Return what of the Events is not known; None if all that are kept are."""
+    left_out = f"of {len(said.newest) + said.earlier}, the newest {len(said.newest)} were taken"
+    return said.unread or (left_out if said.earlier else None)
 
 
 class Pods(NamedTuple):

@@ -20,6 +20,8 @@ SHOWN = 20
 # Above this ratio of its time to its work alone, a Pod is called slow.
 _SLOW = 1.5
 _FAILED = "Failed"
+# Of reasons for which Pods waited.
+_WHYS_SHOWN = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,15 @@ class _Times:
     why: str
 
 
-def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dict[str, Any]:
-    """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now."""
+def answer(
+    name: str, pods: Sequence[Mapping[str, Any]], *, now_s: float, jobs: Iterable[Mapping[str, Any]] = (),
+    said: Iterable[Mapping[str, Any]] = (), unread: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now.
+
+    jobs: the batch/v1 Jobs that created them. said: the Events that say for what they waited, oldest first; unread:
+    what of those is not known.
+    """
     found = [_times(pod) for pod in pods]
     failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
@@ -62,7 +71,10 @@ def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dic
         "pods": len(found),
         "phases": dict(collections.Counter(each.phase for each in found)),
         "failed_pod": None if failed is None else {"namespace": failed.namespace, "pod": failed.name},
+        "gone": _gone(pods, jobs),
         "waits": _waits(found),
+        "waited": _waited(said),
+        "waited_unread": unread,
         "ended": all(ends),
         "job_s": round(last_s - min(each.created_s for each in found), 1),
         "spans": {what: _spread(values) for what, values in spans.items()},
@@ -77,7 +89,9 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
     took = f"{'in' if found['ended'] else 'so far'} {found['job_s']:.1f} s"
     lines = words.paragraph(f"job {found['job']}: {amounts.plural(found['pods'], 'Pod')} ({phases}), {took}", "")
     lines += _of_failed(found, at)
+    lines += _of_gone(found["gone"])
     lines += words.paragraph(_verdict(found, at))
+    lines += _of_waited(found["waited"], found["waited_unread"])
     total_s = sum(each["total_s"] for each in found["spans"].values()) or 1.0
     rows = [
         (_SPANS[what], _seconds(each["mean_s"]), _seconds(each["most_s"]), f"{each['total_s'] / total_s:.0%}")
@@ -109,6 +123,57 @@ def _waits(found: Sequence[_Times]) -> dict[str, str] | None:
     return {"why": most, "namespace": one.namespace, "pod": one.name}
 
 
+def owner(pod: Mapping[str, Any]) -> str:
+    """Return the batch/v1 Job that created a Pod; empty where none did."""
+    references = pod["metadata"].get("ownerReferences") or ()
+    return next((str(each["name"]) for each in references if each.get("kind") == "Job"), "")
+
+
+def _gone(pods: Iterable[Mapping[str, Any]], jobs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many Pods their Jobs have counted that no longer exist, by how they ended.
+
+    A Job counts a Pod that was evicted or deleted as failed, and creates another in its place.
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy
+    """
+    there = collections.Counter((owner(pod), (pod.get("status") or {}).get("phase")) for pod in pods)
+    gone = {"failed": 0, "succeeded": 0}
+    for job in jobs:
+        status = job.get("status") or {}
+        for how in gone:
+            uncounted = (status.get("uncountedTerminatedPods") or {}).get(how) or ()
+            ended = int(status.get(how) or 0) + len(uncounted)
+            gone[how] += max(ended - there[job["metadata"]["name"], how.capitalize()], 0)
+    return gone
+
+
+def _of_gone(gone: Mapping[str, int]) -> list[str]:
+    counts = [
+        f"{amounts.plural(gone[how], 'Pod')} that {words_of}"
+        for how, words_of in (("failed", "failed, or were evicted or deleted"), ("succeeded", "succeeded"))
+        if gone[how]
+    ]
+    if not counts:
+        return []
+    return words.paragraph(f"without {' and '.join(counts)}, which the Job has counted and which no longer exist")
+
+
+def _waited(said: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many Pods waited for what, as the last Event about each says."""
+    last = {each["involvedObject"].get("uid"): words.reasons(str(each.get("message") or "")) for each in said}
+    return dict(collections.Counter(filter(None, last.values())).most_common())
+
+
+def _of_waited(waited: Mapping[str, int], unread: str | None) -> list[str]:
+    not_known = f"of the Events about why Pods waited, {unread}"
+    if not waited:
+        return [] if unread is None else words.paragraph(not_known)
+    shown = "; ".join(f"{why} ({amounts.plural(count, 'Pod')})" for why, count in list(waited.items())[:_WHYS_SHOWN])
+    left = len(waited) - _WHYS_SHOWN
+    more = f"; and for {amounts.plural(left, 'other reason')}" if left > 0 else ""
+    lines = words.paragraph(f"for what they waited, by the Events that are kept: {shown}{more}")
+    return lines + ([] if unread is None else words.paragraph(not_known))
+
+
 _SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
 
 
@@ -136,6 +201,9 @@ def _verdict(found: Mapping[str, Any], at: addresses.Address) -> str:
             now = f"and now wait: {said['why']}; `{explain}` shows what each node lacks, and what could help"
             return f"its Pods mostly waited for a node, {now}{ran}"
         now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`{at.carico('top')}`, P)" if waits else ""
+        waited = next(iter(found["waited"]), words.AT_CAPACITY)
+        if words.AT_CAPACITY not in waited:
+            return f"its Pods mostly waited for a node{ran}{now}"
         return f"its Pods mostly waited for a node: more nodes or a higher ceiling shorten that{ran}{now}"
     if most == "starting":
         return f"its Pods mostly waited to be started by their nodes: `{at.kubectl} describe pod` shows why{ran}"

@@ -6,7 +6,7 @@ no more is kept than is shown. Both the number that is read and the time that it
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
@@ -37,12 +37,15 @@ class Found:
     unread: str | None = None
 
 
-async def newest(api: Api, namespace: str, selector: str) -> Found:
-    """Return the newest Events of a namespace that a field selector selects. Raises `CaricoError`."""
+async def newest(api: Api, namespace: str, selector: str, *, about: Container[str] | None = None) -> Found:
+    """Return the newest Events of a namespace that a field selector selects. Raises `CaricoError`.
+
+    `about`: the UIDs of the objects that they are about; None: any.
+    """
     path, params = f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": selector}
     params["limit"] = str(paged_lists.PAGE_LIMIT)
     kept: list[Event] = []
-    read = 0
+    read = left_out = 0
     unread = f"only the first {READ_MOST:,} were read, by name"
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -50,10 +53,13 @@ async def newest(api: Api, namespace: str, selector: str) -> Found:
                 page = await api.request("GET", path, params=params)
                 found = page["items"] or []
                 read += len(found)
-                kept = sorted([*kept, *found], key=when)[-KEPT_MOST:]
+                wanted = [each for each in found if about is None or each["involvedObject"].get("uid") in about]
+                left_out += len(kept) + len(wanted)
+                kept = sorted([*kept, *wanted], key=when)[-KEPT_MOST:]
+                left_out -= len(kept)
                 following = (page.get("metadata") or {}).get("continue")
                 if not following:
-                    return Found(newest=kept, earlier=read - len(kept))
+                    return Found(newest=kept, earlier=left_out)
                 params = {**params, "continue": following}
     except TimeoutError:
         unread = f"only the first {read:,}, by name, were read within {WITHIN_S:g} s"
@@ -61,7 +67,7 @@ async def newest(api: Api, namespace: str, selector: str) -> Found:
             raise errors.ApiUnavailable(f"GET {path}: no answer within {WITHIN_S:g} s") from None
     except errors.Gone:
         unread = f"only the first {read:,} were read, by name: they change too fast"
-    return Found(newest=kept, earlier=read - len(kept), unread=f"{unread}; newer ones may be missing")
+    return Found(newest=kept, earlier=left_out, unread=f"{unread}; newer ones may be missing")
 
 
 def when(event: Event) -> str:

@@ -66,6 +66,15 @@ def waits_for(pod: Mapping[str, Any]) -> str:
     """
     scheduled = fields.condition(pod.get("status") or {}, "PodScheduled")
     said = str(scheduled.get("message") or scheduled.get("reason") or "") if scheduled.get("status") == "False" else ""
+    return reasons(said)
+
+
+def reasons(said: str) -> str:
+    """Return the same of what a scheduler says.
+
+    >>> reasons("0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)")
+    'cordoned, at capacity'
+    """
     if counted(said) == said:
         return said
     return re.sub(r"(^|, )\d+ ", r"\1", counted(said).partition(" (")[0])

@@ -22,8 +22,9 @@ from carico_cli.explain import (
     pod_text,
     remedies,
 )
-from carico_cli.live import addresses, service_queries
+from carico_cli.live import addresses, connection, service_queries
 from carico_cli.output import words
+from carico_cli.shell import settings
 from carico_core.domain import cluster, constraints, decision, errors, gangs, names, pod_telemetry, selectors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
@@ -605,6 +606,52 @@ async def test_only_the_pods_of_a_job_are_read_and_others_to_name_them() -> None
     assert len((await job_asking.pods_of(Jobs(), "default", "night")).own) == 1
     assert await job_asking.pods_of(Jobs(), "default", "nigth") == ([], {"night"})
     assert await job_asking.pods_of(Jobs(), "default", "x" * 64) == ([], {"night"})
+
+
+class WithHistory:
+    """An API with a Job that has replaced a Pod, and with more Events than are kept; it may refuse both."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+    ) -> Any:
+        if self.refuses and not path.endswith("/pods"):
+            raise errors.ApiError(status=403, reason="Forbidden", message="may not", request=path)
+        if path.endswith("/jobs/night"):
+            return {"metadata": {"name": "night"}, "status": {"failed": 1}}
+        if path.endswith("/events"):
+            assert params is not None and params["fieldSelector"] == "reason=FailedScheduling"
+            own = {"involvedObject": {"uid": "a"}, "message": "0/2 nodes fit: 2 tainted (n: x)"}
+            return {"items": [own] * 201 + [{"involvedObject": {"uid": "b"}, "message": "0/2 nodes fit: 2 cordoned"}]}
+        created = {
+            "labels": {"batch.kubernetes.io/job-name": "night"}, "name": "a", "uid": "a",
+            "ownerReferences": [{"kind": "Job", "name": "night"}],
+        }  # fmt: skip
+        return {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": created}]}
+
+    def stream(self, *_: object, **__: object) -> AsyncGenerator[bytes, None]:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_job_is_explained_with_what_is_kept_of_pods_that_are_gone_and_of_waits(
+    refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def api_of(*_: object, **__: object) -> AsyncIterator[WithHistory]:
+        yield WithHistory(refuses=refuses)
+
+    monkeypatch.setattr(connection, "api_of", api_of)
+    context = settings.Context(home=pathlib.Path(), environ={}, plain=True)
+    found = await job_asking.explain(HERE, context, "default", "night")
+    if refuses:
+        assert (found["gone"], found["waited"]) == ({"failed": 0, "succeeded": 0}, {})
+        assert found["waited_unread"].startswith("none can be read: ")
+    else:
+        assert (found["gone"], found["waited"]) == ({"failed": 1, "succeeded": 0}, {"tainted": 1})
+        assert found["waited_unread"] == "of 201, the newest 200 were taken"
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,51 @@ def test_a_job_is_named_as_in_kubectl(what: tuple[str, ...]) -> None:
     assert command._meant(what) == (command.JOB, "a")
     with pytest.raises(errors.SettingsError, match="expected POD, or: node NODE, or: job JOB"):
         command._meant(("job",))
+
+
+def event(uid: str, message: str) -> dict[str, Any]:
+    return {"involvedObject": {"uid": uid}, "message": message}
+
+
+def test_a_job_that_has_ended_says_for_what_its_pods_waited() -> None:
+    pods = [pod("n", bound=40, started=41, ended=51), pod("n", bound=40, started=41, ended=51)]
+    said = [
+        event("a", "0/2 nodes fit: 2 at capacity (n: 0.7 free of threshold 1)"),
+        event("b", "0/2 nodes fit: 2 tainted (n: taint gpu:NoSchedule not tolerated)"),
+        event("a", "0/2 nodes fit: 1 tainted (n: taint gpu:NoSchedule not tolerated)"),
+    ]
+    text = job_text.text(job_text.answer("first", pods, now_s=AT_S + 900, said=said))
+    assert max(map(len, text.splitlines())) <= words.WIDTH
+    shown = " ".join(text.split())
+    # A higher ceiling would not have helped.
+    assert "its Pods mostly waited for a node; a Pod took 2.0 times its work alone for what" in shown
+    assert "for what they waited, by the Events that are kept: tainted (2 Pods)" in shown
+    found = job_text.answer("first", pods, now_s=AT_S + 900, said=said[:2])
+    assert found["waited"] == {"at capacity": 1, "tainted": 1}
+    shown = " ".join(job_text.text(found).split())
+    assert "more nodes or a higher ceiling" in shown and "kept: at capacity (1 Pod); tainted (1 Pod)" in shown
+    many = [event(str(number), f"0/2 nodes fit: 2 reason-{number}") for number in range(5)]
+    found = job_text.answer("first", pods, now_s=AT_S + 900, said=many)
+    assert "reason-2 (1 Pod); and for 2 other reasons" in " ".join(job_text.text(found).split())
+    for some in (said, []):
+        found = job_text.answer("first", pods, now_s=AT_S + 900, said=some, unread="only the first 500 were read")
+        assert "of the Events about why Pods waited, only the first 500 were" in " ".join(job_text.text(found).split())
+
+
+def test_pods_that_a_job_has_counted_and_that_are_gone_are_said() -> None:
+    own = [pod("n", started=0, ended=6), pod("n", started=0, ended=6, phase="Failed"), pod("n", started=0)]
+    for each in own:
+        each["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "crunch", "controller": True}]
+    status: dict[str, Any] = {"failed": 3, "succeeded": 1, "uncountedTerminatedPods": {"failed": ["u"]}}
+    job = {"metadata": {"name": "crunch"}, "status": status}
+    found = job_text.answer("crunch", own, now_s=AT_S + 30, jobs=[job])
+    assert (found["pods"], found["gone"]) == (3, {"failed": 3, "succeeded": 0})
+    text = job_text.text(found)
+    assert max(map(len, text.splitlines())) <= words.WIDTH
+    assert (
+        "without 3 Pods that failed, or were evicted or deleted, which the Job has counted and which no longer exist"
+        in " ".join(text.split())
+    )
+    # All are there; of Pods without a Job nothing is known.
+    for jobs in ([{**job, "status": {"failed": 1}}], [{**job, "status": {}}], []):
+        assert "no longer" not in job_text.text(job_text.answer("crunch", own, now_s=AT_S + 30, jobs=jobs))

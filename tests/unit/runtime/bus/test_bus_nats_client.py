@@ -53,7 +53,7 @@ def test_an_encrypted_connection_makes_the_server_wait_and_ends_without_a_warnin
     async def main() -> tuple[bool, int]:
         is_sent = asyncio.Event()
 
-        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await writer.start_tls(for_server)
             for _ in range(size // part):
                 writer.write(bytes(part))
