@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from carico_cli.doctor import findings, places
-from carico_cli.live import capacity_list, members, node_answers
+from carico_cli.live import capacity_list, members, node_answers, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
-# A clock this far off makes a node's messages look old, or from the future.
-CLOCK_MOST_S = 2.0
 # Costs are measured within seconds of a start; an agent keeps a row of history each second, for three minutes.
 LEARNS_WITHIN_S = 60
 # At most this many advertisements may arrive between the reading of NATS and the scheduler's answer.
@@ -76,7 +74,7 @@ def look(
 ) -> Agents:  # fmt: skip
     """Compare what NATS stores, as (subject, payload), with the newest advertisements that are heard.
 
-    `stored`: None where that cannot be read.
+    `stored`: None where that cannot be read. `now_s`: by the scheduler's clock, where one answers.
     """
     kept = {subject: _read(subject, payload) for subject, payload in stored or ()}
     heard = {one.node: one for one in kept.values() if one is not None}
@@ -100,23 +98,25 @@ def look(
         nodes=len(nodes),
         fresh=sum(age <= lease_s for age in age_s.values()),
         silent=silent,
-        ahead=[name for name, age in age_s.items() if age < -CLOCK_MOST_S],
+        ahead=[name for name, age in age_s.items() if age < -signals.CLOCK_MOST_S],
         behind=behind,
         unkept=[] if stored is None else unkept,
         unreadable=sum(one is None for one in kept.values()),
     )
 
 
-def report(agents: Agents, *, lease_s: float, place: places.Place) -> list[findings.Finding]:
-    """Return the findings about agents."""
+def report(
+    agents: Agents, *, lease_s: float, place: places.Place, whose_clock: str = "this machine's"
+) -> list[findings.Finding]:  # fmt: skip
+    """Return the findings about agents. whose_clock: with which their clocks were compared."""
     if not agents.nodes:
         return [findings.skip("agents", f"{agents.fresh} advertise; the cluster's nodes are not known")]
     speak = agents.nodes - len(agents.silent)
     return [
         *([findings.ok("agents", f"{speak} of {amounts.plural(agents.nodes, 'node')} advertise")] if speak else []),
         *_silent(agents, lease_s, place),
-        *_clocks("ahead of", agents.ahead),
-        *_clocks("behind", agents.behind),
+        *_clocks(f"ahead of {whose_clock}", agents.ahead),
+        *_clocks(f"behind {whose_clock}", agents.behind),
         *_unkept(agents.unkept, place),
         *_unreadable(agents.unreadable),
     ]
@@ -150,7 +150,7 @@ def _clocks(how: str, names: list[str]) -> list[findings.Finding]:
     if not names:
         return []
     do = "synchronise the clocks (NTP): messages from the future count for too long, and old ones are dropped"
-    return [findings.warn("clocks", f"{how} this machine's clock: {findings.names(names)}", do)]
+    return [findings.warn("clocks", f"{how} clock: {findings.names(names)}", do)]
 
 
 def _unkept(names: list[str], place: places.Place) -> list[findings.Finding]:

@@ -5,13 +5,15 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from carico_cli.doctor import agents, findings, limits, members, places
 from carico_cli.live import addresses, capacity_list, node_answers, services, signals
 from carico_cli.live import members as member_signals
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_core.domain import cluster, errors, messages
+from carico_core.domain import names as domain_names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
@@ -50,29 +52,42 @@ class Bus(Protocol):
         ...
 
 
-async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.Clock) -> frozenset[str]:
-    """Return the schedulerNames whose Pods the scheduler places; where none answers, the default."""
+class Scheduler(NamedTuple):
+    """The schedulerNames whose Pods the scheduler places, and how far its clock is ahead of this machine's.
+
+    Where none answers: the default, and 0. A difference that does not matter is 0, too.
+    """
+
+    names: frozenset[str] = frozenset({domain_names.SCHEDULER_NAME})
+    ahead_s: float = 0.0
+
+
+async def scheduler(connect: Callable[[], Awaitable[Bus]], clock: clocks.Clock) -> Scheduler:
+    """Return what is to be known of the scheduler before anything is judged."""
     found = signals.Signals(clock=clock, lease_s=math.inf)
     try:
         bus = await connect()
     except errors.CaricoError:
-        return found.scheduler_names
+        return Scheduler()
     try:
         page = capacity_list.parse(await bus.request(capacity_list.SUBJECT, b"", timeout_s=ANSWER_MOST_S))
         found.on_capacity_list(page)
     except (errors.BusError, errors.MessageError):
         # `check` reports it.
-        return found.scheduler_names
+        return Scheduler()
     finally:
         await bus.close()
-    return found.scheduler_names
+    return Scheduler(found.scheduler_names, found.scheduler_ahead_ns / 1e9)
 
 
 async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
-    at: addresses.Address, place: places.Place,
+    at: addresses.Address, place: places.Place, ahead_s: float = 0.0,
 ) -> list[findings.Finding]:  # fmt: skip
-    """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`."""
+    """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`.
+
+    `ahead_s`: how far the scheduler's clock is ahead of this machine's, by which `now_s` is.
+    """
     what, url = "NATS", at.url
     try:
         bus = await connect()
@@ -89,8 +104,10 @@ async def check(
         heard, live, asked = await asyncio.gather(_members(bus), agents.listen(bus), _services(bus, place))
         names = [node.name for node in nodes]
         newest = agents.newest_of(await _listed(bus, asked["scheduler"][1])) | live
-        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
-        found += agents.report(seen, lease_s=lease_s, place=place)
+        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s + ahead_s)
+        found += _own_clock(ahead_s)
+        whose = "the scheduler's" if ahead_s else "this machine's"
+        found += agents.report(seen, lease_s=lease_s, place=place, whose_clock=whose)
         found += [finding for finding, _ in asked.values()]
         found += await _rescheduler(bus, place)
         found += members.report(heard, place=place)
@@ -146,6 +163,16 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
         do = place.log(name) + (_NO_MODEL if name == "aggregator" else "")
         return findings.warn(name, f"answers: {str(error).removeprefix(f'{subject}: ')}", do), b""
     return findings.ok(name, "answers"), answer
+
+
+def _own_clock(ahead_s: float) -> list[findings.Finding]:
+    if not ahead_s:
+        return []
+    how = "behind" if ahead_s > 0.0 else "ahead of"
+    detail = f"this machine's is {formats.duration(abs(ahead_s))} {how} the scheduler's, by which ages here are shown"
+    return [
+        findings.warn("clocks", detail, "synchronise them (NTP): of other commands, some show ages by this machine's")
+    ]
 
 
 async def _rescheduler(bus: Bus, place: places.Place) -> list[findings.Finding]:

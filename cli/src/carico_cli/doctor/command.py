@@ -13,7 +13,6 @@ from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
-from carico_core.domain import names as domain_names
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -117,13 +116,11 @@ async def _examine(
     # Without a known bus, too, advice names the cluster by the flags of its API.
     place = places.Place.of(at or dataclasses.replace(addresses.OF_SHELL, kube=wanted), namespace)
     seen = kubernetes.Seen(findings=[], nodes=[], place=place)
-    names = frozenset({domain_names.SCHEDULER_NAME})
-    if at is not None:
-        names = await bus.scheduler_names(_connecting(at, clock), clock)
+    scheduler = bus.Scheduler() if at is None else await bus.scheduler(_connecting(at, clock), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
-        now_s = clock.wall_ns() / 1e9
-        seen = await kubernetes.check(api, seen.place, now_s=now_s, scheduler_names=names)
+        now_s = clock.wall_ns() / 1e9 + scheduler.ahead_s
+        seen = await kubernetes.check(api, seen.place, now_s=now_s, scheduler_names=scheduler.names)
     except errors.ApiUnavailable as error:
         do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
@@ -145,4 +142,5 @@ async def _examine(
         now_s=clock.wall_ns() / 1e9,
         at=at,
         place=seen.place,
+        ahead_s=scheduler.ahead_s,
     )

@@ -52,6 +52,8 @@ def answer(
     what of those is not known.
     """
     found = [_times(pod) for pod in pods]
+    # A clock that is behind those of the cluster would count nothing of what lasts.
+    now_s = max(now_s, *(at_s or 0.0 for e in found for at_s in (e.created_s, e.bound_s, e.started_s, e.ended_s)))
     failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
     last_s = max((end for end in ends if end is not None), default=now_s) if all(ends) else now_s

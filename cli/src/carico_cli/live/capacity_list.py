@@ -42,6 +42,8 @@ class Page:
     # None: an older scheduler does not report them.
     scheduler_names: frozenset[str] | None
     next: str | None
+    # When it was answered, by the scheduler's clock; None: an older one does not report it.
+    ts_ns: int | None
 
 
 def parse(payload: bytes) -> Page:
@@ -52,6 +54,7 @@ def parse(payload: bytes) -> Page:
         nodes=dict(map(_parse_row, message.objects("nodes", count=_PAGE_MAX_NODES))),
         scheduler_names=None if named is None else frozenset(named),
         next=message.text("next", maximum=names.SUBDOMAIN_MAX) if message.has("next") else None,
+        ts_ns=message.integer("ts", maximum=fields.INT64_MAX) if message.has("ts") else None,
     )
 
 

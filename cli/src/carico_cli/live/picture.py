@@ -146,6 +146,7 @@ class Link:
 class Picture:
     """The whole cluster. Nodes in the order of their names; jobs and decisions newest first."""
 
+    # By the scheduler's clock, since times of Pods are those of the cluster.
     taken_ns: int
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]

@@ -18,6 +18,8 @@ DECISIONS_KEPT = 200
 REFUSALS_KEPT = 20_000
 # After its lease a node that the scheduler does not list is kept for this long.
 FORGET_S = 60.0
+# A clock this far off makes a node's messages look old, or from the future; what differs less may be the answer's way.
+CLOCK_MOST_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Signals:
         self._listed: dict[str, capacity_list.Listed] | None = None
         # The schedulerNames whose Pods the scheduler places.
         self.scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
+        # How far the scheduler's clock is ahead of this machine's; 0 where that is not known, or does not matter.
+        self.scheduler_ahead_ns = 0
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
         # Decoded when a picture is taken: of a burst only the last are kept.
         self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)
@@ -138,6 +142,10 @@ class Signals:
         for page in pages:
             if page.scheduler_names is not None:
                 self.scheduler_names = page.scheduler_names
+        # The others were answered before.
+        if pages and (ts_ns := pages[-1].ts_ns) is not None:
+            ahead_ns = ts_ns - self._clock.wall_ns()
+            self.scheduler_ahead_ns = ahead_ns if abs(ahead_ns) / 1e9 > CLOCK_MOST_S else 0
         self._listed = {name: listed for page in pages for name, listed in page.nodes.items()}
 
     def on_services(self, found: list[pictures.Service] | None, *, backlog: int | None) -> None:
@@ -168,7 +176,7 @@ class Signals:
         self._count(now_s)
         names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=formats.natural)
         return pictures.Picture(
-            taken_ns=self._clock.wall_ns(),
+            taken_ns=self._clock.wall_ns() + self.scheduler_ahead_ns,
             nodes=tuple(self._node(name, now_s) for name in names),
             jobs=jobs,
             decisions=tuple(reversed(self._decisions)),

@@ -143,13 +143,15 @@ async def look(api: Api) -> dict[str, list[findings.Finding]]:
     return found
 
 
-async def listen(bus: Bus, *names: str, at: addresses.Address = AT) -> list[findings.Finding]:
+async def listen(
+    bus: Bus, *names: str, at: addresses.Address = AT, ahead_s: float = 0.0
+) -> list[findings.Finding]:  # fmt: skip
     async def connect() -> Bus:
         return bus
 
     nodes = [objects.make_node(name) for name in names]
     found = await bus_checks.check(
-        connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, place=places.Place.of(at, "carico")
+        connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, place=places.Place.of(at, "carico"), ahead_s=ahead_s
     )
     assert bus.closed
     return found
@@ -220,8 +222,8 @@ async def test_pods_of_every_name_that_the_scheduler_serves_are_named() -> None:
         raise errors.BusUnavailable("refused")
 
     clock = clocks.FakeClock()
-    assert await bus_checks.scheduler_names(refuse, clock) == {"carico"}
-    served = await bus_checks.scheduler_names(connect, clock)
+    assert await bus_checks.scheduler(refuse, clock) == bus_checks.Scheduler(frozenset({"carico"}), 0.0)
+    served = (await bus_checks.scheduler(connect, clock)).names
     assert served == {"default-scheduler"}
     pod = objects.pod_object("lost", schedulerName="default-scheduler")
     pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
@@ -340,6 +342,31 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     here = dataclasses.replace(AT, name="shop", is_local=True)
     (streams,) = [one for one in await listen(Bus(stored, answers), "n1", "n4", at=here) if one.what == "streams"]
     assert streams.do.startswith("`carico logs nats --name shop`")
+
+
+@pytest.mark.parametrize(("ahead_s", "how"), [(60.0, "60.0 s behind"), (-60.0, "60.0 s ahead of"), (1.5, None)])
+async def test_a_clock_of_this_machine_that_differs_is_said_and_not_taken_for_the_nodes(
+    ahead_s: float, how: str | None
+) -> None:
+    def at(seconds: float) -> tuple[str, bytes]:
+        return advertised(f"n{seconds:g}", age_s=seconds - ahead_s)
+
+    clock = clocks.FakeClock(wall_ns=round(NOW_S * 1e9))
+    answer = {"nodes": [], "ts": round((NOW_S + ahead_s) * 1e9)}
+    bus = Bus([at(1.0), at(2.0), at(-30.0)], {subjects.query("scheduler", "capacity.list"): answer})
+
+    async def connect() -> Bus:
+        return bus
+
+    found = await bus_checks.scheduler(connect, clock)
+    assert found.ahead_s == (pytest.approx(ahead_s) if how else 0.0)
+    seen = [one.detail for one in await listen(bus, "n1", "n2", "n-30", ahead_s=found.ahead_s) if one.what == "clocks"]
+    if how is None:
+        assert seen == ["ahead of this machine's clock: n-30"]
+    else:
+        own, of_nodes = seen
+        assert own == f"this machine's is {how} the scheduler's, by which ages here are shown"
+        assert of_nodes == "ahead of the scheduler's clock: n-30"
 
 
 async def test_nodes_that_are_heard_are_not_taken_for_silent_where_nothing_is_stored_and_no_scheduler_answers() -> None:

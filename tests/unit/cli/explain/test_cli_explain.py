@@ -136,6 +136,15 @@ async def test_a_placed_pod_is_explained_with_what_the_decision_used() -> None:
     assert_fits_a_terminal(text)
 
 
+@pytest.mark.parametrize("ahead_s", [-60, 0, 60])
+async def test_ages_are_right_where_this_machines_clock_differs(ahead_s: int) -> None:
+    desk = desk_with_pods()
+    desk.clock.advance(5.0)
+    answer = await command.explain_pod(asker(answering.DeskBus(desk)), "default", "placed", 20)
+    text = pod_text.text(answer, now_ns=desk.clock.wall_ns() + ahead_s * 10**9)
+    assert "decided 5.0 s ago" in text
+
+
 async def test_lost_claims_are_shown_for_a_placed_pod_and_for_one_that_waits() -> None:
     desk = desk_with_pods()
     bus = answering.DeskBus(desk)
@@ -185,7 +194,7 @@ async def test_what_the_rescheduler_says_of_a_pod_is_shown(answer: Mapping[str, 
     bus.said = {"known": True, "uid": "uid-placed", "moved": None, "rests": "no advertisement of any node has arrived"}
     bus.said |= answer
     explained = await command.explain_pod(asker(bus), "default", "placed", 20)
-    text = pod_text.text(explained, now_ns=280 * 10**9)
+    text = pod_text.text({**explained, "ts": 280 * 10**9}, now_ns=0)
     assert said in " ".join(text.split())
     assert_fits_a_terminal(text)
 

@@ -74,6 +74,11 @@ def test_what_still_waits_or_runs_counts_until_now() -> None:
     assert "(`carico top --name shop`, P)" in " ".join(job_text.text(found, at=shop).split())
 
 
+def test_a_clock_that_is_behind_does_not_hide_how_long_pods_wait() -> None:
+    found = job_text.answer("first", [pod(None), pod("node-1", started=50)], now_s=AT_S - 10)
+    assert (found["job_s"], found["spans"]["waiting"]["total_s"]) == (50.0, 50.0)
+
+
 @pytest.mark.parametrize(
     ("pods", "verdict"),
     [

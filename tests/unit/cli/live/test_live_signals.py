@@ -40,6 +40,21 @@ def test_a_node_ages_and_is_forgotten_a_minute_after_its_lease(heard: signals.Si
     assert seen == [["fresh"], ["ageing"], ["stale"], ["absent"], ["absent"], []]
 
 
+@pytest.mark.parametrize(("ahead_s", "counts"), [(60.0, True), (-60.0, True), (0.5, False)])
+def test_a_picture_is_of_the_clusters_time(
+    heard: signals.Signals, clock: clocks.FakeClock, ahead_s: float, counts: bool
+) -> None:
+    """Pods say since when they wait by a clock of the cluster."""
+    ts_ns = clock.wall_ns() + round(ahead_s * 1e9)
+    heard.on_capacity_list(capacity_list.parse(orjson.dumps({"nodes": [], "ts": ts_ns})))
+    clock.advance(4.0)
+    now_ns = ts_ns if counts else ts_ns - round(ahead_s * 1e9)
+    assert heard.picture(jobs=(), links=()).taken_ns == now_ns + 4_000_000_000
+    # An older scheduler does not say.
+    heard.on_capacity_list(capacity_list.parse(orjson.dumps({"nodes": []})))
+    assert heard.picture(jobs=(), links=()).taken_ns == now_ns + 4_000_000_000
+
+
 def test_a_node_that_the_scheduler_lists_is_kept_though_it_says_nothing(
     heard: signals.Signals, clock: clocks.FakeClock
 ) -> None:

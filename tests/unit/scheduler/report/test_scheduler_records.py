@@ -231,6 +231,7 @@ async def test_capacity_and_reservations_list() -> None:
     assert [(each["node"], each["freshness"], each["free"], each["reserved"]) for each in nodes] == [
         ("node-0", "ageing", 2.0, 1), ("silent", "absent", None, 0),
     ]  # fmt: skip
+    assert orjson.loads(await answers.capacity_list(b""))["ts"] == answers.clock.wall_ns()
     assert [(each["ready"], each["schedulable"]) for each in nodes] == [(True, False), (False, True)]
     rows = orjson.loads(await answers.reservations_list(b""))["reservations"]
     for bad in (b"[]", b'{"after": 3}'):

@@ -159,7 +159,7 @@ class Answers:
             "seq": view.seq[slots].tolist(),
         }
         nodes = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return orjson.dumps({"nodes": nodes, "names": self.known.names, **more})
+        return orjson.dumps({"nodes": nodes, "names": self.known.names, "ts": self.clock.wall_ns(), **more})
 
     def _leading(self, handler: buses.Endpoint) -> buses.Endpoint:
         """Return the handler, which raises `NotLeading` while another scheduler leads."""
@@ -173,4 +173,6 @@ class Answers:
         return answer
 
     async def _dump(self, answer: dict[str, Any]) -> bytes:
-        return orjson.dumps({**answer, "away": dict(self.away()), "api_silent_s": await self.silent_s()})
+        silent_s = await self.silent_s()
+        # `ts`: the asker's clock may differ.
+        return orjson.dumps({**answer, "away": dict(self.away()), "api_silent_s": silent_s, "ts": self.clock.wall_ns()})
