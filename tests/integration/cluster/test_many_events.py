@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from carico_cli.doctor import installation, rights
-from carico_cli.explain import asking, pod_text
+from carico_cli.explain import asking, job_asking, pod_text
 from carico_cli.live import addresses, object_events
 from carico_cli.live import picture as pictures
 from carico_cli.top import overlays, pods_screen
@@ -42,7 +42,8 @@ def event(number: int) -> dict[str, Any]:
     return {
         "metadata": {"name": f"{about}.{number:08x}", "namespace": NAMESPACE, "uid": str(number)},
         "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": about, "uid": about},
-        "reason": "FailedMount", "message": f'secret "secret-{number}" not found', "type": "Warning",
+        "reason": "FailedScheduling" if about == "quiet" else "FailedMount",
+        "message": f'secret "secret-{number}" not found', "type": "Warning",
         "firstTimestamp": at, "lastTimestamp": at,
     }  # fmt: skip
 
@@ -106,6 +107,20 @@ async def test_explain_says_what_it_has_not_read(api: api_client.KubeClient) -> 
     lines = pod_text.text(answer, now_ns=0).splitlines()
     assert "newer ones may be missing" in " ".join(" ".join(lines).split())
     assert len(lines) < 24
+
+
+async def test_explain_job_finds_what_a_pod_waited_for_among_all(api: api_client.KubeClient) -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    pods = [
+        {
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "node-1"}, "status": {"conditions": [scheduled]},
+        }
+        for name in ("quiet", "other")
+    ]  # fmt: skip
+    found = await job_asking._failures(api, NAMESPACE, pods)
+    assert [each["metadata"]["uid"] for each in found.newest] == ["60001", "90001"]
+    assert (found.earlier, found.unread) == (0, None)
 
 
 class Reader:

@@ -58,6 +58,9 @@ async def _failures(
     api: paged_lists.Api, namespace: str, pods: Sequence[Mapping[str, Any]]
 ) -> object_events.Found:  # fmt: skip
     """Return the Events that say why Pods waited. A Pod's condition says it only while the Pod waits."""
+    if not job_text.has_waited(pods):
+        # A namespace may have thousands of other Pods that wait.
+        return object_events.Found(newest=[], earlier=0)
     about = {pod["metadata"].get("uid") for pod in pods}
     try:
         return await object_events.newest(api, namespace, "reason=FailedScheduling", about=about)

@@ -20,6 +20,8 @@ SHOWN = 20
 # Above this ratio of its time to its work alone, a Pod is called slow.
 _SLOW = 1.5
 _FAILED = "Failed"
+# After so long schedulers write an Event (CARICO_SCHEDULER_EVENT_AFTER_S).
+_EVENT_AFTER_S = 3.0
 # Of reasons for which Pods waited.
 _WHYS_SHOWN = 3
 
@@ -123,6 +125,13 @@ def _waits(found: Sequence[_Times]) -> dict[str, str] | None:
     most = counted.most_common(1)[0][0]
     one = next(each for each in found if each.why == most)
     return {"why": most, "namespace": one.namespace, "pod": one.name}
+
+
+def has_waited(pods: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a Pod that has a node waited for it for so long that an Event says why."""
+    return any(
+        each.bound_s is not None and each.bound_s - each.created_s >= _EVENT_AFTER_S for each in map(_times, pods)
+    )
 
 
 def owner(pod: Mapping[str, Any]) -> str:
