@@ -93,9 +93,9 @@ def _of_taints(candidates: Sequence[Mapping[str, Any]], at: addresses.Address) -
             continue
         # Quoted as in JSON: in YAML, a plain `true` or `1` is no string.
         wanted = "operator: Exists" if value is None else f"operator: Equal, value: {json.dumps(value)}"
-        toleration = f"tolerations: [{{key: {json.dumps(key)}, {wanted}, effect: {effect}}}]"
+        toleration = f"- {{key: {json.dumps(key)}, {wanted}, effect: {effect}}}"
         remove = f"{at.kubectl} taint node {node} {key}:{effect}-"
-        yield f"add to the Pod's spec `{toleration}`, or `{remove}`"
+        yield f"add to the Pod's tolerations `{toleration}`, or `{remove}`"
 
 
 def reserved(at: addresses.Address) -> str:

@@ -15,6 +15,7 @@ _GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 # Between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
+_COMMAND = re.compile("`[^`]+`")
 # What `waits_for` returns where nodes lack nothing but room.
 AT_CAPACITY = "at capacity"
 # How a scheduler begins to say why no node fits.
@@ -81,13 +82,17 @@ def reasons(said: str) -> str:
 
 
 def paragraph(text: str, indent: str = "  ") -> list[str]:
-    """Return the text in lines of at most 80 columns; a number stays on the line of its unit.
+    """Return the text in lines of at most 80 columns; a number stays on the line of its unit, a command on one line.
 
     >>> paragraph("decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting 60 ms: bound")
     ['  decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting', '    60 ms: bound']
+    >>> paragraph("if no node may have the taint gpu any more: `kubectl taint node node-1 gpu:NoSchedule-`")
+    ['  if no node may have the taint gpu any more:', '    `kubectl taint node node-1 gpu:NoSchedule-`']
     """
-    kept = _UNIT.sub(_NO_BREAK, text)
-    # Names stay whole, so that what is shown of a command can be copied.
+    # So that it can be copied.
+    most = WIDTH - len(indent) - 2
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK) if len(found[0]) <= most else found[0], text)
+    kept = _UNIT.sub(_NO_BREAK, whole)
     lines = textwrap.wrap(
         kept, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
     ) or [indent]  # fmt: skip

@@ -314,7 +314,7 @@ async def test_every_node_is_listed_for_a_waiting_pod_with_the_reason() -> None:
     assert "for 4.0 s; no Pod waits before it; 0 binds tried; next try when something changes" in " ".join(text.split())
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
-    assert "What could help:\n  capacity: " in text and "\n  taint: add to the Pod's spec `tolerations: [{" in text
+    assert "What could help:\n  capacity: " in text and "\n  taint: add to the Pod's tolerations" in text
     for way in ("more nodes", "a higher ceiling", "eviction of Pods of lower priority"):
         assert way in " ".join(text.split())
     # Without what is reserved there, node-0 would have taken it.
@@ -868,19 +868,20 @@ async def test_advice_on_a_taint_is_ready_to_paste() -> None:
     text = await told(desk, "waits")
     assert_fits_a_terminal(text)
     advice = " ".join(text.partition("What could help:")[2].split())
-    assert advice.startswith('taint: add to the Pod\'s spec `tolerations: [{key: "carico.dev/gpu-only"')
-    pasted = [yaml.safe_load(each) for each in re.findall(r"`(tolerations: [^`]+)`", advice)]
-    assert [each["tolerations"] for each in pasted] == [
+    assert advice.startswith('taint: add to the Pod\'s tolerations `- {key: "carico.dev/gpu-only"')
+    pasted = [yaml.safe_load(each) for each in re.findall(r"`(- [^`]+)`", advice)]
+    assert pasted == [
         [{"key": "carico.dev/gpu-only", "operator": "Equal", "value": "true", "effect": "NoExecute"}],
         [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
     ]
     assert re.search(r"or `kubectl taint node n[014] carico.dev/gpu-only:NoExecute-`", advice)
-    assert "or `kubectl taint node n2 gpu:NoSchedule-`" in advice
+    # On one line.
+    assert "`kubectl taint node n2 gpu:NoSchedule-`" in text
     # Its cause remains if it is tolerated or removed.
     assert "set node.kubernetes.io/disk-pressure: `kubectl describe node n3` shows why" in advice
     assert advice.count("taint: ") == 3
     for each, pod in zip(of_nodes[1:3], ("b", "c"), strict=True):
-        tolerated = [cluster.Toleration(**{"value": "", **one}) for shown in pasted for one in shown["tolerations"]]
+        tolerated = [cluster.Toleration(**{"value": "", **one}) for shown in pasted for one in shown]
         assert cluster.refusing_taint(objects.make_node(pod, taints=(each,)), tolerated) is None
 
 

@@ -121,8 +121,11 @@ def test_a_job_with_a_pod_that_failed_begins_with_it() -> None:
     pods[1]["metadata"] |= {"name": "b", "namespace": "shop"}
     text = job_text.text(job_text.answer("first", pods, now_s=AT_S + 900))
     _, first, *_ = text.splitlines()
-    assert first.startswith("  1 Pod failed: `kubectl logs b -n shop` shows the output of one, `carico")
-    assert "`carico explain b -n shop` why it ended its Pods mostly ran" in " ".join(text.split())
+    assert first == "  1 Pod failed: `kubectl logs b -n shop` shows the output of one,"
+    assert (
+        "`kubectl logs b -n shop` shows the output of one, `carico explain b -n shop` why it ended its Pods mostly ran"
+        in " ".join(text.split())
+    )
     assert max(map(len, text.splitlines())) <= words.WIDTH
 
 
