@@ -10,6 +10,7 @@ from typing import NamedTuple
 from carico_cli.doctor import findings, places
 from carico_cli.live import capacity_list, members, node_answers, signals
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -106,17 +107,19 @@ def look(
 
 
 def report(
-    agents: Agents, *, lease_s: float, place: places.Place, whose_clock: str = "this machine's"
+    agents: Agents, *, lease_s: float, place: places.Place, ahead_s: float = 0.0
 ) -> list[findings.Finding]:  # fmt: skip
-    """Return the findings about agents. whose_clock: with which their clocks were compared."""
+    """Return the findings about agents. ahead_s: how far the scheduler's clock is ahead of this machine's."""
     if not agents.nodes:
         return [findings.skip("agents", f"{agents.fresh} advertise; the cluster's nodes are not known")]
     speak = agents.nodes - len(agents.silent)
+    whose = "the scheduler's" if ahead_s else "this machine's"
     return [
         *([findings.ok("agents", f"{speak} of {amounts.plural(agents.nodes, 'node')} advertise")] if speak else []),
         *_silent(agents, lease_s, place),
-        *_clocks(f"ahead of {whose_clock}", agents.ahead),
-        *_clocks(f"behind {whose_clock}", agents.behind),
+        *_own_clock(ahead_s),
+        *_clocks(f"ahead of {whose}", agents.ahead),
+        *_clocks(f"behind {whose}", agents.behind),
         *_unkept(agents.unkept, place),
         *_unreadable(agents.unreadable),
     ]
@@ -144,6 +147,16 @@ def _silent(agents: Agents, lease_s: float, place: places.Place) -> list[finding
             )
         ]
     return [findings.warn("agents", f"no advertisement for {lease_s:.0f} s from {findings.names(names)}", do)]
+
+
+def _own_clock(ahead_s: float) -> list[findings.Finding]:
+    if not ahead_s:
+        return []
+    how = "behind" if ahead_s > 0.0 else "ahead of"
+    detail = f"this machine's is {formats.duration(abs(ahead_s))} {how} the scheduler's, by which ages here are shown"
+    return [
+        findings.warn("clocks", detail, "synchronise them (NTP): of other commands, some show ages by this machine's")
+    ]
 
 
 def _clocks(how: str, names: list[str]) -> list[findings.Finding]:

@@ -11,7 +11,6 @@ from carico_cli.doctor import agents, findings, limits, members, places
 from carico_cli.live import addresses, capacity_list, node_answers, services, signals
 from carico_cli.live import members as member_signals
 from carico_cli.live import picture as pictures
-from carico_cli.output import formats
 from carico_core.domain import cluster, errors, messages
 from carico_core.domain import names as domain_names
 from carico_core.runtime.bus import port as buses
@@ -86,7 +85,7 @@ async def check(
 ) -> list[findings.Finding]:  # fmt: skip
     """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`.
 
-    `ahead_s`: how far the scheduler's clock is ahead of this machine's, by which `now_s` is.
+    `ahead_s`: see `Scheduler`.
     """
     what, url = "NATS", at.url
     try:
@@ -105,9 +104,7 @@ async def check(
         names = [node.name for node in nodes]
         newest = agents.newest_of(await _listed(bus, asked["scheduler"][1])) | live
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s + ahead_s)
-        found += _own_clock(ahead_s)
-        whose = "the scheduler's" if ahead_s else "this machine's"
-        found += agents.report(seen, lease_s=lease_s, place=place, whose_clock=whose)
+        found += agents.report(seen, lease_s=lease_s, place=place, ahead_s=ahead_s)
         found += [finding for finding, _ in asked.values()]
         found += await _rescheduler(bus, place)
         found += members.report(heard, place=place)
@@ -163,16 +160,6 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
         do = place.log(name) + (_NO_MODEL if name == "aggregator" else "")
         return findings.warn(name, f"answers: {str(error).removeprefix(f'{subject}: ')}", do), b""
     return findings.ok(name, "answers"), answer
-
-
-def _own_clock(ahead_s: float) -> list[findings.Finding]:
-    if not ahead_s:
-        return []
-    how = "behind" if ahead_s > 0.0 else "ahead of"
-    detail = f"this machine's is {formats.duration(abs(ahead_s))} {how} the scheduler's, by which ages here are shown"
-    return [
-        findings.warn("clocks", detail, "synchronise them (NTP): of other commands, some show ages by this machine's")
-    ]
 
 
 async def _rescheduler(bus: Bus, place: places.Place) -> list[findings.Finding]:

@@ -59,17 +59,7 @@ def answer(
     failed = next((each for each in found if each.phase == _FAILED), None)
     ends = [each.ended_s for each in found]
     last_s = max((end for end in ends if end is not None), default=now_s) if all(ends) else now_s
-    spans: dict[str, list[float]] = {"waiting": [], "starting": [], "running": []}
-    slowness = []
-    for each in found:
-        waited_until = each.bound_s or each.started_s or each.ended_s or now_s
-        spans["waiting"].append(max(waited_until - each.created_s, 0.0))
-        if each.bound_s is not None:
-            spans["starting"].append(max((each.started_s or each.ended_s or now_s) - each.bound_s, 0.0))
-        if each.started_s is not None:
-            spans["running"].append(max((each.ended_s or now_s) - each.started_s, 0.0))
-            if each.work_s and each.ended_s is not None:
-                slowness.append(spans["running"][-1] / each.work_s)
+    spans, slowness = _spans(found, now_s)
     return {
         "job": name,
         "pods": len(found),
@@ -85,6 +75,22 @@ def answer(
         "slowness": round(statistics.fmean(slowness), 2) if slowness else None,
         "nodes": [_node(node, found, now_s) for node in sorted({e.node for e in found if e.node}, key=formats.natural)],
     }
+
+
+def _spans(found: Iterable[_Times], now_s: float) -> tuple[dict[str, list[float]], list[float]]:
+    """Return how long each Pod was in each state, and the ratio of its time to its work alone of those that ended."""
+    spans: dict[str, list[float]] = {"waiting": [], "starting": [], "running": []}
+    slowness = []
+    for each in found:
+        waited_until = each.bound_s or each.started_s or each.ended_s or now_s
+        spans["waiting"].append(max(waited_until - each.created_s, 0.0))
+        if each.bound_s is not None:
+            spans["starting"].append(max((each.started_s or each.ended_s or now_s) - each.bound_s, 0.0))
+        if each.started_s is not None:
+            spans["running"].append(max((each.ended_s or now_s) - each.started_s, 0.0))
+            if each.work_s and each.ended_s is not None:
+                slowness.append(spans["running"][-1] / each.work_s)
+    return spans, slowness
 
 
 def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address = addresses.OF_SHELL) -> str:
