@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from carico_cli.explain import asking, job_text
@@ -29,25 +29,28 @@ async def explain(
             found = await pods_of(api, namespace, name)
             if found.own:
                 created, said = await asyncio.gather(
-                    _jobs(api, namespace, found.own), _failures(api, namespace, found.own)
+                    _jobs(api, namespace, {job_text.owner(pod) for pod in found.own}),
+                    _failures(api, namespace, found.own),
                 )
                 return job_text.answer(
                     name, found.own, now_s=clock.wall_ns() / 1e9, jobs=created, said=said.newest, unread=_unread(said)
                 )
             why = await refusals.of_job(api, namespace, name)
+            ended = job_text.counted(job_text.gone((), await _jobs(api, namespace, {name})))
     except errors.ApiUnavailable as error:
         raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
     known = sorted(found.others - {job_labels.OTHERS})
     near = (names.nearest(name, known) or known)[: asking.NEAREST_MOST]
     hint = f" (nearest: {', '.join(near)})" if near else ""
     refused = "" if why is None else f"; the API refuses its Pods: {why}"
-    raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
+    gone = f"; the Job has counted {ended}, which no longer exist" if ended else ""
+    raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{gone}{refused}")
 
 
-async def _jobs(api: paged_lists.Api, namespace: str, pods: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the batch/v1 Jobs that created the Pods; without those that are gone, or that this user may not read."""
+async def _jobs(api: paged_lists.Api, namespace: str, jobs: Set[str]) -> list[Mapping[str, Any]]:
+    """Return the batch/v1 Jobs of these names; without those that are gone, or that this user may not read."""
     found = []
-    for name in sorted({job_text.owner(pod) for pod in pods} - {""})[:_JOBS_MOST]:
+    for name in sorted(jobs - {""})[:_JOBS_MOST]:
         with contextlib.suppress(errors.CaricoError, TimeoutError):
             async with asyncio.timeout(asking.ANSWER_MOST_S):
                 found.append(await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"))

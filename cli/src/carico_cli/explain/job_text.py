@@ -65,7 +65,7 @@ def answer(
         "pods": len(found),
         "phases": dict(collections.Counter(each.phase for each in found)),
         "failed_pod": None if failed is None else {"namespace": failed.namespace, "pod": failed.name},
-        "gone": _gone(pods, jobs),
+        "gone": gone(pods, jobs),
         "waits": _waits(found),
         "waited": _waited(said),
         "waited_unread": unread,
@@ -146,32 +146,42 @@ def owner(pod: Mapping[str, Any]) -> str:
     return next((str(each["name"]) for each in references if each.get("kind") == "Job"), "")
 
 
-def _gone(pods: Iterable[Mapping[str, Any]], jobs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def gone(pods: Iterable[Mapping[str, Any]], jobs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many Pods their Jobs have counted that no longer exist, by how they ended.
 
     A Job counts a Pod that was evicted or deleted as failed, and creates another in its place.
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy
     """
     there = collections.Counter((owner(pod), (pod.get("status") or {}).get("phase")) for pod in pods)
-    gone = {"failed": 0, "succeeded": 0}
+    found = {"failed": 0, "succeeded": 0}
     for job in jobs:
         status = job.get("status") or {}
-        for how in gone:
+        for how in found:
             uncounted = (status.get("uncountedTerminatedPods") or {}).get(how) or ()
             ended = int(status.get(how) or 0) + len(uncounted)
-            gone[how] += max(ended - there[job["metadata"]["name"], how.capitalize()], 0)
-    return gone
+            found[how] += max(ended - there[job["metadata"]["name"], how.capitalize()], 0)
+    return found
 
 
-def _of_gone(gone: Mapping[str, int]) -> list[str]:
-    counts = [
-        f"{amounts.plural(gone[how], 'Pod')} that {words_of}"
-        for how, words_of in (("failed", "failed, or were evicted or deleted"), ("succeeded", "succeeded"))
-        if gone[how]
-    ]
-    if not counts:
-        return []
-    return words.paragraph(f"without {' and '.join(counts)}, which the Job has counted and which no longer exist")
+def counted(ended: Mapping[str, int]) -> str:
+    """Return in words how many Pods have ended, by how; empty where none has.
+
+    >>> counted({"failed": 1, "succeeded": 2})
+    '1 Pod that failed, or was evicted or deleted, and 2 that succeeded'
+    """
+    failed, succeeded = ended["failed"], ended["succeeded"]
+    found = []
+    if failed:
+        were = "was" if failed == 1 else "were"
+        found.append(f"{amounts.plural(failed, 'Pod')} that failed, or {were} evicted or deleted")
+    if succeeded:
+        found.append(f"{succeeded if failed else amounts.plural(succeeded, 'Pod')} that succeeded")
+    return ", and ".join(found)
+
+
+def _of_gone(ended: Mapping[str, int]) -> list[str]:
+    said = counted(ended)
+    return words.paragraph(f"without {said}: the Job has counted them, and they no longer exist") if said else []
 
 
 def _waited(said: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -647,6 +647,31 @@ class WithHistory:
         raise AssertionError
 
 
+async def test_a_job_of_which_all_pods_are_gone_says_how_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cleaned(Api):
+        async def request(
+            self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+        ) -> Any:
+            return await super().request(method, path, params=params)
+
+        def stream(self, *_: object, **__: object) -> AsyncGenerator[bytes, None]:
+            raise AssertionError
+
+    @contextlib.asynccontextmanager
+    async def api_of(*_: object, **__: object) -> AsyncIterator[Cleaned]:
+        night = {"metadata": {"name": "night", "uid": "u"}, "status": {"failed": 1, "succeeded": 2}}
+        empty = {"metadata": {"resourceVersion": "1"}, "items": []}
+        yield Cleaned({"pods": empty, "events": empty, "night": night})
+
+    monkeypatch.setattr(connection, "api_of", api_of)
+    context = settings.Context(home=pathlib.Path(), environ={}, plain=True)
+    said = (
+        "the Job has counted 1 Pod that failed, or was evicted or deleted, and 2 that succeeded, which no longer exist"
+    )
+    with pytest.raises(errors.SettingsError, match=f"belongs to it; {said}$"):
+        await job_asking.explain(HERE, context, "default", "night")
+
+
 @pytest.mark.parametrize(("refuses", "waited_s"), [(False, 4), (True, 4), (True, 2)])
 async def test_a_job_is_explained_with_what_is_kept_of_pods_that_are_gone_and_of_waits(
     refuses: bool, waited_s: int, monkeypatch: pytest.MonkeyPatch

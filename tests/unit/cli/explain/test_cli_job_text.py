@@ -190,7 +190,7 @@ def test_pods_that_a_job_has_counted_and_that_are_gone_are_said() -> None:
     text = job_text.text(found)
     assert max(map(len, text.splitlines())) <= words.WIDTH
     assert (
-        "without 3 Pods that failed, or were evicted or deleted, which the Job has counted and which no longer exist"
+        "without 3 Pods that failed, or were evicted or deleted: the Job has counted them, and they no longer exist"
         in " ".join(text.split())
     )
     # All are there; of Pods without a Job nothing is known.
