@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -90,6 +91,17 @@ def test_options_of_up_reach_the_agents(tmp_path: pathlib.Path) -> None:
         "estimator": "dual", "ceiling_cpu": "0.5", "cores": "4", "scale": "0.125",
         "cgroup": "carico-x/node-1", "scope": "cgroup",
     }  # fmt: skip
+
+
+def test_the_pods_of_an_ordinary_users_nodes_cannot_read_that_users_clusters(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user, closed in ((0, ()), (1000, (str(tmp_path.parent),))):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        (node, _) = [s for s in some_services(tmp_path) if s.name.startswith("node/")]
+        flags = node.command.argv[3:]
+        loaded = settings.load(node_settings.NodeSettings, prefix="NODE", argv=flags, environ={}, program="node")
+        assert loaded.closed == closed
 
 
 def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathlib.Path) -> None:

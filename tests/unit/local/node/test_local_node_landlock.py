@@ -20,16 +20,19 @@ def version() -> int:
 
 pytestmark = pytest.mark.skipif(version() == 0, reason="the kernel has no Landlock")
 CLOSED = """
-import os, subprocess, sys
+import os, pathlib, sys
 from carico_local.node.runtime import landlock
-landlock.close([sys.argv[1]])
+landlock.close([sys.argv[1]], but=[pathlib.Path(sys.argv[1], "but")])
+if os.geteuid() == 0 and len(sys.argv) > 3:
+    os.setuid(int(sys.argv[3]))
 os.execvp("sh", ["sh", "-c", sys.argv[2]])
 """
+NOBODY = 65534
 
 
-def run(folder: pathlib.Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process that has closed the folder."""
-    command = [sys.executable, "-c", CLOSED, str(folder), script]
+def run(folder: pathlib.Path, script: str, *user: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process that has closed the folder, as this user where the test is root's."""
+    command = [sys.executable, "-c", CLOSED, str(folder), script, *user]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60.0)
 
 
@@ -57,6 +60,22 @@ def test_no_link_and_no_other_process_leads_to_them(secret: pathlib.Path) -> Non
         found = run(secret.parent, f"cat {way}")
         assert (found.returncode, found.stdout) == (1, ""), way
         assert "Permission denied" in found.stderr
+
+
+def test_files_of_a_folder_below_that_is_left_open_are_read(secret: pathlib.Path) -> None:
+    (secret.parent / "but").mkdir()
+    found = run(secret.parent, f"echo new > {secret.parent}/but/file; cat {secret.parent}/but/file {secret}")
+    assert (found.returncode, found.stdout) == (1, "new\n")
+    assert "Permission denied" in found.stderr
+
+
+def test_nothing_is_read_of_a_process_that_has_not_closed_them(secret: pathlib.Path) -> None:
+    """A service's variables and memory may contain what it has read there. Root may read those of every process."""
+    with subprocess.Popen(["sleep", "600"], user=None if os.geteuid() else NOBODY) as service:
+        found = run(secret.parent, f"cat /proc/$$/environ > /dev/null && cat /proc/{service.pid}/environ", str(NOBODY))
+        service.kill()
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "Permission denied" in found.stderr
 
 
 @pytest.mark.skipif(version() < landlock.REFER_SINCE, reason="the kernel's Landlock cannot allow moves")

@@ -1,13 +1,14 @@
 """A container runtime that ends at any moment, on a full disk say, is restarted or reported; nothing waits for it."""
 
 import asyncio
+import os
 import pathlib
 
 import pytest
 
 from carico_local.node.containers import handlers
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import records
+from carico_local.node.runtime import landlock, records
 from tests.tools import waiting
 
 LISTED = b'{"event": "running", "started_ns": {"a": 7}, "exits": {"b": {"code": 4, "signal": 0, "wall_ns": 9}}}\n'
@@ -60,6 +61,38 @@ async def test_a_start_is_not_waited_for_where_the_runtime_ends_as_it_is_reached
     monkeypatch.setattr(made, "connect", lost)
     with pytest.raises(runtime.StartFailed, match="ended right after connecting"):
         await asyncio.wait_for(made.start(COMMAND), 30.0)
+
+
+async def test_of_a_closed_folder_a_container_reads_what_its_node_shares_with_it_and_nothing_else(
+    tmp_path: pathlib.Path,
+) -> None:
+    """As of the folder of an ordinary user's clusters; whoever starts containers past the node gets no further."""
+    try:
+        landlock.version()
+    except OSError:
+        pytest.skip("the kernel has no Landlock")
+    opened = records.open_root(tmp_path / "node", is_private=False)
+    for folder in (tmp_path, opened.root, opened.shared):
+        (folder / "file").write_text(f"{folder.name}\n")
+    made = runtime.Runtime(opened.root, runtime_group=None, closed=(str(tmp_path),))
+    other = runtime.Runtime(opened.root, runtime_group=None)
+    for name, client in (("of the node", made), ("of another", other)):
+        # Another client takes the place of the first one.
+        await asyncio.wait_for(client.connect(), waiting.WAIT_S)
+        script = f"cat {opened.shared}/file {opened.root}/file {tmp_path}/file"
+        directory = opened.begin(name, "c", 0)
+        wanted = runtime.ContainerCommand(
+            id=name, argv=("sh", "-c", script), env={"PATH": os.environ["PATH"]}, cwd="/", directory=directory,
+            group=None,
+        )  # fmt: skip
+        await asyncio.wait_for(client.start(wanted), waiting.WAIT_S)
+        await asyncio.wait_for(client.wait(name, directory=directory, group=None), waiting.WAIT_S)
+        said = (directory / records.LOG).read_text()
+        assert said.count("Permission denied") == 2
+        assert " shared\n" in said
+    await other.close(quit_runtime=False)
+    await asyncio.wait_for(made.connect(), waiting.WAIT_S)
+    await made.close(quit_runtime=True)
 
 
 async def test_what_a_probe_writes_in_parts_is_reported_whole() -> None:

@@ -1,6 +1,7 @@
 """The processes of a cluster, how each is started, and when it is ready."""
 
 import dataclasses
+import os
 import pathlib
 import secrets
 from collections.abc import Mapping
@@ -181,6 +182,8 @@ class _Builder:
             root=str(self._paths.data / "nodes" / node),
             ready_file=str(ready),
             **({"allow_root": True} if plan.allow_root else {}),
+            # The Pods of an ordinary user are that user's own processes: tokens and keys of all clusters are in there.
+            **({"closed": str(self._paths.root.parent)} if os.geteuid() else {}),
             **self.control_plane.node_options(node),
         )
         name = f"node/{node}"

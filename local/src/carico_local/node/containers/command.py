@@ -135,6 +135,7 @@ class Commands:
         inside = handlers.Inside(
             address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=procs,
             user=command.user, closed=self._node.chosen.closed,
+            shared=self._node.records.shared,
         )  # fmt: skip
         return await handlers.perform(handler, inside, timeout_s=timeout_s)
 

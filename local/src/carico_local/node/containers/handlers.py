@@ -59,8 +59,9 @@ class Inside:
     cwd: str
     procs: tuple[str, ...]
     user: users.Ids | None = None
-    # Folders whose files a container may not read.
+    # Folders whose files a container may not read, but those of the folder that its node shares with it.
     closed: tuple[str, ...] = ()
+    shared: pathlib.Path | None = None
 
     def enter(self) -> None:
         """Move this process, a new child, into the context. Raises OSError."""
@@ -70,7 +71,7 @@ class Inside:
             users.become(self.user)
         with contextlib.suppress(OSError):
             # Without Landlock: as of the container itself, whose parent has logged it.
-            landlock.close(self.closed)
+            landlock.close(self.closed, but=() if self.shared is None else (self.shared,))
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:

@@ -9,10 +9,10 @@ import pathlib
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from carico_local.node.runtime import users
+from carico_local.node.runtime import landlock, users
 
 # numpy's threads would not survive the fork: the node starts the zygote with OPENBLAS_NUM_THREADS=1.
 from carico_local.workloads import main as workloads
@@ -25,13 +25,21 @@ EXIT_NOT_STARTED = 128
 _PR_SET_PDEATHSIG = 1
 
 
-def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoReturn:
-    """Become the container. `status_fd` closes at exec, or gets the reason why the command cannot be run."""
+def run(
+    request: Mapping[str, Any], *, closed: Sequence[str], but: Iterable[pathlib.Path], output_fd: int, status_fd: int
+) -> NoReturn:  # fmt: skip
+    """Become the container. `status_fd` closes at exec, or gets the reason why the command cannot be run.
+
+    `closed`, `but`: see `landlock.close`.
+    """
     try:
         _enter(request, output_fd=output_fd, status_fd=status_fd)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{_lowered(error)}", status_fd)
+    with contextlib.suppress(OSError):
+        # Without Landlock: as the zygote has said.
+        landlock.close(closed, but=but)
     try:
         for folder in request["folders"]:
             # A subPath may also be a file.

@@ -8,7 +8,7 @@ import ctypes
 import os
 import pathlib
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # Numbers of the system calls, the same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -37,10 +37,12 @@ def version() -> int:
     return _checked(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION))
 
 
-def close(folders: Sequence[str]) -> None:
+def close(folders: Sequence[str], *, but: Iterable[pathlib.Path] = ()) -> None:
     """Give up the right to read files below these folders; without any, do nothing. Raises OSError.
 
-    Landlock names what is allowed: all that is next to the folders and to those above them, as it is now.
+    Landlock names what is allowed: all that is next to the folders and to those above them, as it is now, and `but`:
+    folders below them. Processes that have not given up the same cannot be traced either, so that nothing is read in
+    their memory, or in /proc.
     """
     if not folders:
         return
@@ -49,7 +51,7 @@ def close(folders: Sequence[str]) -> None:
     attr = _RulesetAttr(handled_access_fs=rights)
     ruleset_fd = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))
     try:
-        for path in _others([pathlib.Path(each).resolve() for each in folders]):
+        for path in (*_others([pathlib.Path(each).resolve() for each in folders]), *but):
             _allow(libc, ruleset_fd, path, rights)
         _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))

@@ -1,6 +1,6 @@
 """The files of a node about its containers, by which its next process finds them.
 
-Those that a Pod's own processes use are below SHARED, which is ROOT/pods where Pods run as the node's user. A node of
+Those that a Pod's own processes use are below SHARED, which is ROOT/shared where Pods run as the node's user. A node of
 root keeps ROOT to itself, and Pods' files in a directory of /var/lib/carico/pods that any user may pass through.
 
 ROOT/runtime.json                                    the zygote: pid and start time
@@ -70,7 +70,7 @@ class Records:
 
     def __init__(self, root: pathlib.Path, shared: pathlib.Path | None = None) -> None:
         self.root = root
-        self.shared = root / "pods" if shared is None else shared
+        self.shared = shared_in(root) if shared is None else shared
 
     def pod(self, uid: str) -> pathlib.Path:
         """Return the directory of a Pod."""
@@ -136,6 +136,7 @@ class Records:
     def discard(self) -> None:
         """Remove the records and files of all Pods."""
         shutil.rmtree(self.root / "pods", ignore_errors=True)
+        shutil.rmtree(shared_in(self.root), ignore_errors=True)
         remove_pod_files(self.root)
 
 
@@ -147,6 +148,7 @@ def open_root(root: pathlib.Path, *, is_private: bool) -> Records:
     root.mkdir(parents=True, exist_ok=True)
     root = root.resolve()
     if not is_private:
+        shared_in(root).mkdir(exist_ok=True)
         return Records(root)
     root.chmod(0o700)
     shared = _pod_files(root)
@@ -158,6 +160,11 @@ def open_root(root: pathlib.Path, *, is_private: bool) -> Records:
                 # Whatever the umask is.
                 folder.chmod(folder.stat().st_mode | _PASSAGE)
             return Records(root, shared)
+
+
+def shared_in(root: pathlib.Path) -> pathlib.Path:
+    """Return the directory that a node shares with its Pods where they run as its user."""
+    return root / "shared"
 
 
 def remove_pod_files(root: pathlib.Path) -> None:

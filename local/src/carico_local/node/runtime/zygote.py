@@ -52,8 +52,9 @@ class Container:
 class Zygote:
     """The event loop. It has one thread only, so that it may fork at any time."""
 
-    def __init__(self, root: pathlib.Path, clock: clocks.Clock) -> None:
+    def __init__(self, root: pathlib.Path, closed: Sequence[str], clock: clocks.Clock) -> None:
         self._root = root
+        self._closed = closed
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._containers: dict[str, Container] = {}
@@ -174,7 +175,11 @@ class Zygote:
             os.set_blocking(descriptor, False)
         pid = os.fork()
         if pid == 0:
-            container_child.run(request, output_fd=output_write, status_fd=status_write)
+            # Of its own, since any process of the same user may ask for a container.
+            but = (files.shared_in(self._root),)
+            container_child.run(
+                request, closed=self._closed, but=but, output_fd=output_write, status_fd=status_write
+            )  # fmt: skip
         os.close(output_write)
         os.close(status_write)
         container = Container(
@@ -265,19 +270,23 @@ class Zygote:
 
 
 def serve(root: pathlib.Path, closed: Sequence[str]) -> None:
-    """Run the zygote of a node's directory until asked to quit or idle for too long; see `close`."""
-    close(closed)
+    """Run the zygote of a node's directory until asked to quit or idle for too long.
+
+    `closed`: the folders whose files no container may read, but those that it shares with the node.
+    """
+    if closed:
+        _note_landlock(closed)
     # The supervisor handles Ctrl-C, and containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Zygote(root, clocks.SystemClock()).run()
+    Zygote(root, closed, clocks.SystemClock()).run()
 
 
-def close(folders: Sequence[str]) -> None:
-    """Keep all containers from reading files in these folders, where the kernel and the engine permit that."""
+def _note_landlock(closed: Sequence[str]) -> None:
+    """Print where the kernel or the engine has no Landlock."""
     try:
-        landlock.close(folders)
+        landlock.version()
     except OSError as error:
-        print(f"containers may read {', '.join(folders)}: no Landlock ({error.strerror})", file=sys.stderr)
+        print(f"containers may read {', '.join(closed)}: no Landlock ({error.strerror})", file=sys.stderr)
 
 
 def main() -> NoReturn:
