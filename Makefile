@@ -34,7 +34,7 @@ demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLO
 
 # WORKERS is how many tests run at the same time (default: CPUs + 3); ARGS goes to pytest instead of the tier.
 test: install-dev ## every test that needs no system software (WORKERS= ARGS="tests/unit -k words")
-	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel clusters serial $(if $(WORKERS),--workers $(WORKERS)))
+	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
 
 test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows fetching and starting them
 	@$(BIN)/python -m tests.tools.tiers system compose

@@ -1,13 +1,14 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel clusters serial` is `make test`. `parallel` is two runs at the same time, each
-with pytest-xdist, in which the tests of one file go to one worker, and so do all tests of the shared control plane
-(`SHARED_PLANE`): `waiting` has tests that wait for processes most of the time, in three workers more than the machine
-has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
-wants it. `clusters` has two tests of whole clusters, of minutes each, which bear one other run. `serial` has what
-measures this machine, and would fail when other tests run at the same time. `system` has two workers, one of them for
-all tests that need Docker (`ENGINE`), of which a machine has one; it needs no idle machine and may run next to
-`parallel`. `compose` has those of docker-compose.yml, which have deadlines; `deadlines` is it next to `clusters`.
+`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is `waiting`, then `clusters`, and beside both
+`computing`. The first and the last run with pytest-xdist: the tests of one file go to one worker, and so do all tests
+of the shared control plane (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three
+workers more than the machine has CPUs; `clusters` has two tests of whole clusters, of minutes each, which bear one
+other run; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
+wants it. `serial` has what measures this machine, and would fail when other tests run at the same time. `system` has
+two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no idle machine
+and may run next to `parallel`. `compose` has those of docker-compose.yml, which have deadlines; `deadlines` is it next
+to `clusters`.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -93,9 +94,9 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "compose": (*_SYSTEM, COMPOSE),
     "upstream": ("-m", "upstream"),
 }
-# Runs at the same time. The first one prints as it goes, the others once they have ended.
-TOGETHER: Mapping[str, tuple[str, ...]] = {
-    "parallel": ("waiting", "computing"), "deadlines": ("clusters", "compose"),
+# Runs one after another, which print as they go, and beside them one that is printed once all have ended.
+TOGETHER: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "parallel": (("waiting", "clusters"), "computing"), "deadlines": (("clusters",), "compose"),
 }  # fmt: skip
 # How much others go first, as for nice(1): those that wait would else wait for these, too.
 _NICE = {"computing": 5}
@@ -255,14 +256,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
     """Run one part, or several at the same time; return pytest's exit codes."""
-    first, *others = TOGETHER.get(name, (name,))
+    runs, beside = TOGETHER.get(name, ((name,), None))
     started: list[subprocess.Popen[bytes]] = []
-    with contextlib.ExitStack() as files:
-        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in others]
+    with tempfile.TemporaryFile() as output:
         try:
-            for other, output in zip(others, outputs, strict=True):
-                started.append(_start(other, workers, totals, output))
-            started.append(_start(first, workers, totals, None))
+            if beside is not None:
+                started.append(_start(beside, workers, totals, output))
+            for run in runs:
+                started.append(_start(run, workers, totals, None))
+                started[-1].wait()
             return [each.wait() for each in started]
         except KeyboardInterrupt:
             for process in started:
@@ -272,10 +274,9 @@ def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
                 process.wait()
             raise
         finally:
-            for output in outputs:
-                output.seek(0)
-                sys.stdout.write(output.read().decode(errors="replace"))
-                sys.stdout.flush()
+            output.seek(0)
+            sys.stdout.write(output.read().decode(errors="replace"))
+            sys.stdout.flush()
 
 
 def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | None) -> "subprocess.Popen[bytes]":

@@ -117,7 +117,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, int, str]:
     for number in range(4):
         made.add(f"tests/chaos/test_chaos_{number}.py", CHAOS)
         made.add(tiers.SHARED_PLANE[number + 1], SHARED.format(mark=""))
-    return made, *made.run("parallel", "clusters", "serial", "--workers", "2")
+    return made, *made.run("parallel", "serial", "--workers", "2")
 
 
 def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Project, int, str]) -> None:
