@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from carico_local.cluster import free_ports
 from tests.integration.nodes import node_site
 
 pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
@@ -89,8 +90,10 @@ def test_a_failing_liveness_probe_restarts_the_container_and_says_why(site: node
 
 def test_a_tcp_probe_sees_whether_a_server_listens(site: node_site.NodeSite) -> None:
     probe = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
-    more = {"readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]}
-    site.run("serves", "carico-workload", "server", "--port", "8080", container=more)
+    # What listens on every address of this machine would answer for the one that is mute.
+    port = free_ports.choose_one()
+    more = {"readinessProbe": probe, "ports": [{"name": "web", "containerPort": port}]}
+    site.run("serves", "carico-workload", "server", "--port", str(port), container=more)
     site.until(lambda: bool(container(site.status("serves")).get("ready")), "readiness")
     site.run("mute", "sh", "-c", WAIT, container=more)
     assert "Readiness probe failed: dial tcp" in told(site, "mute", "Unhealthy")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from carico_local.api import access
+from carico_local.cluster import free_ports
 from tests.integration.nodes import node_site
 from tests.tools import waiting
 
@@ -254,15 +255,16 @@ def test_a_pod_the_node_has_no_room_for_is_refused(site: node_site.NodeSite) -> 
 
 
 def test_a_server_answers_on_its_pods_address_and_becomes_ready(site: node_site.NodeSite) -> None:
-    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1}
+    port = free_ports.choose_one()
+    probe = {"httpGet": {"path": "/healthz", "port": port}, "periodSeconds": 1}
     site.run(
-        "server", "carico-workload", "server", "--port", "8080", container={"readinessProbe": probe},
+        "server", "carico-workload", "server", "--port", str(port), container={"readinessProbe": probe},
         restartPolicy="Always",
     )  # fmt: skip
     site.until_phase("server", "Running")
     site.until(lambda: condition(site.status("server"), "Ready")["status"] == "True", "readiness")
     address = site.status("server")["podIP"]
-    connection = http.client.HTTPConnection(address, 8080, timeout=waiting.WAIT_S)
+    connection = http.client.HTTPConnection(address, port, timeout=waiting.WAIT_S)
     connection.request("GET", "/latency")
     assert json.loads(connection.getresponse().read())["failed"] == 0
     connection.close()
