@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import itertools
 from typing import Any
 
 import pytest
@@ -50,6 +51,27 @@ def test_every_pod_runs_once_and_ends(name: str) -> None:
     assert found.capacity_overrun == 0
     # Work is conserved: the nodes cannot have done it faster than all their cores together.
     assert found.job_s > sum(pod.cpu_s for pod in run.pods) / 12.0
+
+
+@pytest.mark.parametrize("name", ["kube least", "footprint"])
+def test_what_a_node_has_carried_is_what_its_pods_have_run(name: str) -> None:
+    """Whoever looks at the node meanwhile, or nobody: no Pod counts before its start or after its end."""
+    jobs = (
+        scenario.Job(name="server", work=dataclasses.replace(works.SERVER, lifetime_s=20.0), pods=3),
+        scenario.Job(name="pi", work=works.PI, pods=10, request_cores=1.0),
+    )
+    run = world.run(plan(jobs=jobs), CHOICES[name], seed=1)
+    assert run.finished
+    for index, node in enumerate(run.nodes):
+        there = [pod for pod in run.pods if pod.node == index]
+        assert node.pod_s == pytest.approx(sum(pod.pod_s for pod in there))
+        servers = [(pod.started_s, pod.ended_s) for pod in there if pod.job == "server"]
+        # At least one of them, not how many.
+        moments = sorted({each for span in servers for each in span})
+        spans = itertools.pairwise(moments)
+        assert node.server_s == pytest.approx(
+            sum(end - begin for begin, end in spans if any(a <= begin and end <= b for a, b in servers))
+        )
 
 
 @pytest.mark.parametrize("name", ["kube least", "trimaran", "footprint"])

@@ -91,9 +91,7 @@ class TwinNode:
 
     def settle(self) -> None:
         """Bring counters and record up to now."""
-        self.catch_up(self._timeline.now_s)
-        self._note(self._timeline.now_s)
-        self.machine.advance(self._timeline.now_s)
+        self.machine.advance(self._up_to_now())
 
     def note_memory(self, now_s: float) -> None:
         """Bring the record of memory, which grows between changes, up to an instant up to which nothing changes."""
@@ -101,8 +99,7 @@ class TwinNode:
             self._note(now_s)
 
     def _start(self, record: records.PodRecord) -> None:
-        self.catch_up(self._timeline.now_s)
-        record.started_s = self._timeline.now_s
+        record.started_s = self._up_to_now()
         self.pods[record.uid] = record
         self._servers += record.work.lifetime_s is not None
         self.record.most_pods = max(self.record.most_pods, len(self.pods))
@@ -131,10 +128,10 @@ class TwinNode:
             self._change(lambda now_s: self.machine.step(uid, now_s))
 
     def _end(self, uid: str) -> None:
-        self.catch_up(self._timeline.now_s)
+        now_s = self._up_to_now()
         record = self.pods.pop(uid)
         self._servers -= record.work.lifetime_s is not None
-        record.ended_s = self._timeline.now_s
+        record.ended_s = now_s
         self._change(lambda now_s: self.machine.stop(uid, now_s))
         self._spike(self._runtime.delete_core_s)
         for watcher in self._watchers.exited:
@@ -156,9 +153,7 @@ class TwinNode:
 
     def _change(self, change: Callable[[float], object]) -> None:
         """Apply a change of tasks, and plan the next end again."""
-        now_s = self._timeline.now_s
-        self.catch_up(now_s)
-        self._note(now_s)
+        now_s = self._up_to_now()
         change(now_s)
         self._generation += 1
         generation = self._generation
@@ -169,6 +164,13 @@ class TwinNode:
         over_s = self.machine.next_overrun(now_s) if self._kills else None
         if over_s is not None:
             self._timeline.at(over_s, lambda: self._kill() if generation == self._generation else None)
+
+    def _up_to_now(self) -> float:
+        """Bring agent and record up to now, before anything on the node changes; return the time."""
+        now_s = self._timeline.now_s
+        self.catch_up(now_s)
+        self._note(now_s)
+        return now_s
 
     def _note(self, now_s: float) -> None:
         """Add the time since the last change to the node's record."""
