@@ -1,9 +1,9 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
 `python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is `waiting`, then `clusters`, and beside both
-`computing`. The first and the last run with pytest-xdist: the tests of one file go to one worker, and so do all tests
-of the shared control plane (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three
-workers more than the machine has CPUs; `clusters` has two tests of whole clusters, of minutes each, which bear one
+`computing`. These run with pytest-xdist: the tests of one file go to one worker, and so do all tests of the shared
+control plane (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three workers more than
+the machine has CPUs; `clusters` has two tests of whole clusters, of minutes each, in a worker each, which bear one
 other run; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
 wants it. `serial` has what measures this machine, and would fail when other tests run at the same time. `system` has
 two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no idle machine
@@ -39,7 +39,7 @@ SERIAL = (
     "tests/integration/agents/test_agent_cgroups.py", "tests/integration/nodes/test_node_load.py",
     "tests/integration/nodes/test_node_qos.py", "tests/security/test_security_bus_load.py",
 )  # fmt: skip
-# Two minutes each, in which they wait more than they compute.
+# Two and three minutes, in which they wait more than they compute; at the same time.
 CLUSTERS = ("tests/chaos/test_chaos_nemesis.py", "tests/e2e/test_e2e_compare_applications.py")
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Files that take longer than half a minute are first, so that no worker ends long after the others.
@@ -98,8 +98,9 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 TOGETHER: Mapping[str, tuple[tuple[str, ...], str]] = {
     "parallel": (("waiting", "clusters"), "computing"), "deadlines": (("clusters",), "compose"),
 }  # fmt: skip
-# How much others go first, as for nice(1): those that wait would else wait for these, too.
-_NICE = {"computing": 5}
+# How much others go first, as for nice(1): those that wait would else wait for these, too, which go on next to whole
+# clusters, when CPUs are free.
+_NICE = {"computing": 19}
 # In the order of pytest's own summary.
 OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 # As a shell reports a command that SIGINT ended.
@@ -281,7 +282,7 @@ def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
 
 def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | None) -> "subprocess.Popen[bytes]":
     argv = [sys.executable, "-m", "pytest", f"--totals={totals}", *RUNS[name]]
-    count = {"waiting": workers, "computing": min(workers, CPUS), "system": 2}.get(name, 1)
+    count = {"waiting": workers, "computing": min(workers, CPUS), "clusters": 2, "system": 2}.get(name, 1)
     if count > 1:
         # A crash would end every new worker too, which is given the same file.
         argv += [f"--numprocesses={count}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
