@@ -120,13 +120,14 @@ def test_a_server_with_its_learnt_request_gets_its_share_next_to_pods_without(si
     result, found = reviews.ask(reviews.pod(), learnt.recommended(cpu=0.025))
     assert result is review.Result.SET
     given = {"resources": found["spec"]["containers"][0]["resources"]}
-    # It asks for as much as it can get: what it would wait for. It is the first of few: under a quota, Linux 6.18 gives
-    # the group that was made last next to nothing where seven of two weights spin, without a node of ours, too.
+    # It asks for as much as it can get: what it would wait for. It is the first: under a quota, Linux 6.18 gives the group
+    # that was made last next to nothing where groups of two weights spin, without a node of ours, too.
     server = group_of(site, site.run("server", sys.executable, "-S", "-c", SPIN, container=given, securityContext=ROOT))
     names = [f"busy-{number}" for number in range(3)]
     busy = [group_of(site, site.run(name, sys.executable, "-S", "-c", SPIN, securityContext=ROOT)) for name in names]
     every = [server, *busy]
-    site.until(lambda: all(cpu_s(each) > 0.02 for each in every), "all to spin")
+    site.until(lambda: all(each.pids() for each in every), "all to start")
+    site.until(lambda: cpu_s(server) > 0.02 and sum(map(cpu_s, busy)) > 0.06, "the server and the others to spin")
     before = [cpu_s(each) for each in every]
     site.until(lambda: sum(map(cpu_s, every)) - sum(before) > 1.0, "a CPU second")
     used = [cpu_s(each) - earlier for each, earlier in zip(every, before, strict=True)]
