@@ -16,10 +16,11 @@ from collections.abc import Callable
 # Below the kernel's range for outgoing connections (32768 and up, ip_local_port_range): a client that tries to reach a
 # server that is away is given the server's own port there sooner or later, and holds it when the server comes back.
 FIRST, LAST = 20_000, 32_000
-# Reservations that a process keeps, the newest; each is an open file, and the usual limit is 1024.
+# Reservations that a process keeps until it ends, the newest; each is an open file, and the usual limit is 1024.
 KEPT = 512
 _HOST = "127.0.0.1"
-_kept: collections.deque[socket.socket] = collections.deque()
+# Descriptors: Python warns of each socket that is still open at the end.
+_kept: collections.deque[int] = collections.deque()
 _calls = itertools.count()
 
 
@@ -45,9 +46,9 @@ def reserve(port: int) -> bool:
     if not is_ours:
         mark.close()
         return False
-    _kept.append(mark)
+    _kept.append(mark.detach())
     if len(_kept) > KEPT:
-        _kept.popleft().close()
+        os.close(_kept.popleft())
     return True
 
 

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -22,13 +23,13 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[collections.deque[socket.socket]]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[collections.deque[int]]:
     """The test's own reservations, released at its end."""
-    found: collections.deque[socket.socket] = collections.deque()
+    found: collections.deque[int] = collections.deque()
     monkeypatch.setattr(free_ports, "_kept", found)
     yield found
     for mark in found:
-        mark.close()
+        os.close(mark)
 
 
 def test_ports_stay_with_the_name_and_skip_what_is_taken() -> None:
@@ -66,7 +67,7 @@ def test_a_port_on_which_something_listens_is_not_chosen() -> None:
 
 
 def test_each_call_gives_another_port(
-    kept: collections.deque[socket.socket], monkeypatch: pytest.MonkeyPatch
+    kept: collections.deque[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     # As calls whose search begins at one place.
     monkeypatch.setattr(free_ports, "_calls", itertools.repeat(0))
