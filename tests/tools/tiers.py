@@ -1,9 +1,9 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is `waiting`, then `clusters`, and beside both
-`computing`. These run with pytest-xdist: the tests of one file go to one worker, and so do all tests of the shared
-control plane (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three workers more than
-the machine has CPUs; `clusters` has two tests of whole clusters, of minutes each, in a worker each, which bear one
+`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is `waiting`, then `clusters`, and `computing`
+at the same time as both. These run with pytest-xdist: the tests of one file go to one worker, and so do all tests of
+the shared control plane (`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in more workers
+than the machine has CPUs; `clusters` has two tests of whole clusters, of minutes each, in a worker each, which bear one
 other run; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
 wants it. `serial` has what measures this machine, and would fail when other tests run at the same time. `system` has
 two workers, one of them for all tests that need Docker (`ENGINE`), of which a machine has one; it needs no idle machine
@@ -94,7 +94,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "compose": (*_SYSTEM, COMPOSE),
     "upstream": ("-m", "upstream"),
 }
-# Runs one after another, which print as they go, and beside them one that is printed once all have ended.
+# Runs one after another, which print as they go, and one in the background, which is printed once all have ended.
 TOGETHER: Mapping[str, tuple[tuple[str, ...], str]] = {
     "parallel": (("waiting", "clusters"), "computing"), "deadlines": (("clusters",), "compose"),
 }  # fmt: skip
@@ -257,12 +257,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
     """Run one part, or several at the same time; return pytest's exit codes."""
-    runs, beside = TOGETHER.get(name, ((name,), None))
+    runs, in_background = TOGETHER.get(name, ((name,), None))
     started: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryFile() as output:
         try:
-            if beside is not None:
-                started.append(_start(beside, workers, totals, output))
+            if in_background is not None:
+                started.append(_start(in_background, workers, totals, output))
             for run in runs:
                 started.append(_start(run, workers, totals, None))
                 started[-1].wait()

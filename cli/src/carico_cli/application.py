@@ -54,9 +54,9 @@ COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 _ALIKE = 0.5
 # What commands of earlier versions took, with what replaces it.
 _REMOVED = {
-    "--beside": "its file is that of --compare-with",
+    "--beside": "give its file to --compare-with",
     "--node-base": "kubelet nodes are namespaces of this machine, and need no image",
-    "loopback": "the bus of `carico up` has a password, which `carico env` prints; others take callout or static",
+    "loopback": "the bus of `carico up` has a password (`carico env`); for a bus of your own: callout or static",
 }
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Commands that need a package which a container image may leave out.

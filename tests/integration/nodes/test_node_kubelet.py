@@ -1,4 +1,4 @@
-"""What a kubelet does next to running a command: probes, hooks, sidecars, volumes, what is missing."""
+"""What a kubelet does next to running a command: probes, volumes, changes of a Pod, what is missing."""
 
 import os
 from collections.abc import Iterator
@@ -162,7 +162,7 @@ def test_a_change_of_a_pod_that_runs_is_not_applied_and_an_event_says_so(
     patch = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
     site.request("PATCH", f"{PODS}/changed", patch, kind="application/strategic-merge-patch+json")
     note = told(site, "changed", "Failed")
-    assert note.startswith("Error: an emulated node applies no change to a Pod that it has")
+    assert note.startswith("Error: an emulated node does not apply changes to a Pod that it has")
     assert note.endswith("run it on real kubelets: carico up --nodes kubelet=2")
     assert site.status("changed")["phase"] == "Running"
     delete(site, "changed")

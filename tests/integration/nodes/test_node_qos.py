@@ -120,8 +120,8 @@ def test_a_server_with_its_learnt_request_gets_its_share_next_to_pods_without(si
     result, found = reviews.ask(reviews.pod(), learnt.recommended(cpu=0.025))
     assert result is review.Result.SET
     given = {"resources": found["spec"]["containers"][0]["resources"]}
-    # It asks for as much as it can get: what it would wait for. It is the first: under a quota, Linux 6.18 gives the group
-    # that was made last next to nothing where groups of two weights spin, without a node of ours, too.
+    # It asks for as much as it can get: what it would wait for. It is the first: under a quota, Linux 6.18 gives the
+    # group that was made last next to nothing where groups of two weights spin, without a node of ours, too.
     server = group_of(site, site.run("server", sys.executable, "-S", "-c", SPIN, container=given, securityContext=ROOT))
     names = [f"busy-{number}" for number in range(3)]
     busy = [group_of(site, site.run(name, sys.executable, "-S", "-c", SPIN, securityContext=ROOT)) for name in names]

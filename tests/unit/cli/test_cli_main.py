@@ -193,7 +193,7 @@ def test_a_choice_that_is_mistyped_gets_the_nearest_one(
         (("evaluate", "--beside", "x"), "--compare-with"),
         (("up", "--node-base", "debian:12"), "need no image"),
         (("demo", "--node-base=debian:12"), "need no image"),
-        (("bus-config", "loopback"), "`carico env` prints"),
+        (("bus-config", "loopback"), "`carico env`"),
         (("evaluate", "--scheduler", "vector", "--quick"), "use footprint"),
     ],
 )

@@ -55,7 +55,7 @@ def test_every_pod_runs_once_and_ends(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["kube least", "footprint"])
 def test_what_a_node_has_carried_is_what_its_pods_have_run(name: str) -> None:
-    """Whoever looks at the node meanwhile, or nobody: no Pod counts before its start or after its end."""
+    """With agents that read the node, and without: no Pod counts before its start or after its end."""
     jobs = (
         scenario.Job(name="server", work=dataclasses.replace(works.SERVER, lifetime_s=20.0), pods=3),
         scenario.Job(name="pi", work=works.PI, pods=10, request_cores=1.0),

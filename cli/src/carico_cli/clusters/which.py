@@ -127,9 +127,9 @@ def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
 
 def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
     others = (("--nats-url", given.nats_url), ("--kubeconfig", given.kubeconfig), ("--context", given.kube_context))
-    # Of a variable that is not set: the flag would be ignored, and another cluster meant.
+    # As of a shell's variable that is not set: if the flag were ignored, another cluster would be meant.
     if empty := [flag for flag, value in (("--name", given.name), *others) if value == ""]:
-        raise errors.SettingsError(f"{empty[0]}: got an empty text, expected what names the cluster")
+        raise errors.SettingsError(f"{empty[0]}: got an empty value; give what names the cluster, or leave it out")
     elsewhere = [flag for flag, value in others if value]
     if given.name is not None:
         if elsewhere:

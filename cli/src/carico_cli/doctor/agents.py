@@ -154,9 +154,8 @@ def _own_clock(ahead_s: float) -> list[findings.Finding]:
         return []
     how = "behind" if ahead_s > 0.0 else "ahead of"
     detail = f"this machine's is {formats.duration(abs(ahead_s))} {how} the scheduler's, by which ages here are shown"
-    return [
-        findings.warn("clocks", detail, "synchronise them (NTP): of other commands, some show ages by this machine's")
-    ]
+    do = "synchronise the clocks (NTP): `carico explain job` and `carico recommend` go by this machine's"
+    return [findings.warn("clocks", detail, do)]
 
 
 def _clocks(how: str, names: list[str]) -> list[findings.Finding]:

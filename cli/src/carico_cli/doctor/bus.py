@@ -85,7 +85,7 @@ async def check(
 ) -> list[findings.Finding]:  # fmt: skip
     """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`.
 
-    `ahead_s`: see `Scheduler`.
+    `ahead_s`: see `Scheduler`, by whose clock `now_s` is.
     """
     what, url = "NATS", at.url
     try:
@@ -103,7 +103,7 @@ async def check(
         heard, live, asked = await asyncio.gather(_members(bus), agents.listen(bus), _services(bus, place))
         names = [node.name for node in nodes]
         newest = agents.newest_of(await _listed(bus, asked["scheduler"][1])) | live
-        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s + ahead_s)
+        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
         found += agents.report(seen, lease_s=lease_s, place=place, ahead_s=ahead_s)
         found += [finding for finding, _ in asked.values()]
         found += await _rescheduler(bus, place)

@@ -139,7 +139,7 @@ async def _examine(
         _connecting(at, clock),
         seen.nodes,
         lease_s=at.bus.lease_s,
-        now_s=clock.wall_ns() / 1e9,
+        now_s=clock.wall_ns() / 1e9 + scheduler.ahead_s,
         at=at,
         place=seen.place,
         ahead_s=scheduler.ahead_s,

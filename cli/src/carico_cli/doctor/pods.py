@@ -172,10 +172,10 @@ def _with_removed_label(found: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) 
     ]  # fmt: skip
     if not labelled:
         return []
-    detail = f"{_REMOVED_LABEL} was removed, so that {findings.names(labelled)} must have a place as any other Pod"
+    detail = f"{_REMOVED_LABEL} has no effect any more: without it, {findings.names(labelled)} would be the same"
     do = (
-        "CARICO_SCHEDULER_BASELINE_NAMESPACES and CARICO_AGENT_BASELINE_NAMESPACES name namespaces whose Pods belong "
-        "to their node; then take the label away"
+        "take the label away; CARICO_SCHEDULER_BASELINE_NAMESPACES and CARICO_AGENT_BASELINE_NAMESPACES name "
+        "namespaces whose Pods belong to their node"
     )
     return [findings.warn("labels", detail, do)]
 

@@ -39,11 +39,10 @@ def command(
 ) -> None:  # fmt: skip
     """Show how many more Pods of a kind fit, on each node and in total (default: typical Pods)."""
     question = _question(like, file, pod_class)
-    namespace, name = (None, "") if like is None else asking.key(None, like)
+    key = None if like is None else asking.key(None, like)
     at = which.meant(context, which.Flags(**place)).where()()
-    if like is not None:
-        question = {"like": f"{asking.namespace(at, context.environ, namespace)}/{name}"}
-
+    if key is not None:
+        question = {"like": f"{asking.namespace(at, context.environ, key[0])}/{key[1]}"}
     limit = fit_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
 
     async def ask(asker: asking.Asker) -> dict[str, Any]:

@@ -48,7 +48,7 @@ async def explain(
 
 
 async def _jobs(api: paged_lists.Api, namespace: str, jobs: Set[str]) -> list[Mapping[str, Any]]:
-    """Return the batch/v1 Jobs of these names; without those that are gone, or that this user may not read."""
+    """Return the batch/v1 Jobs of these names; without those that are gone, or cannot be read now or by this user."""
     found = []
     for name in sorted(jobs - {""})[:_JOBS_MOST]:
         with contextlib.suppress(errors.CaricoError, TimeoutError):

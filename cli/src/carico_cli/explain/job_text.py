@@ -50,7 +50,7 @@ def answer(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now.
 
-    jobs: the batch/v1 Jobs that created them. said: the Events that say for what they waited, oldest first; unread:
+    jobs: the batch/v1 Jobs that created them. said: the Events that say what they waited for, oldest first; unread:
     what of those is not known.
     """
     found = [_times(pod) for pod in pods]
@@ -124,7 +124,7 @@ def text(found: Mapping[str, Any], *, wide: bool = False, at: addresses.Address 
 
 
 def _waits(found: Sequence[_Times]) -> dict[str, str] | None:
-    """Return for what most of the Pods without a node wait, and one of them; None where none says."""
+    """Return what most of the Pods without a node wait for, and one of them; None where none says."""
     counted = collections.Counter(each.why for each in found if each.why)
     if not counted:
         return None
@@ -152,7 +152,7 @@ def gone(pods: Iterable[Mapping[str, Any]], jobs: Iterable[Mapping[str, Any]]) -
     A Job counts a Pod that was evicted or deleted as failed, and creates another in its place.
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy
     """
-    there = collections.Counter((owner(pod), (pod.get("status") or {}).get("phase")) for pod in pods)
+    there = collections.Counter((owner(pod), _counted_as(pod)) for pod in pods)
     found = {"failed": 0, "succeeded": 0}
     for job in jobs:
         status = job.get("status") or {}
@@ -161,6 +161,12 @@ def gone(pods: Iterable[Mapping[str, Any]], jobs: Iterable[Mapping[str, Any]]) -
             ended = int(status.get(how) or 0) + len(uncounted)
             found[how] += max(ended - there[job["metadata"]["name"], how.capitalize()], 0)
     return found
+
+
+def _counted_as(pod: Mapping[str, Any]) -> str:
+    """Return the phase as which a Job counts a Pod: one that is being deleted has failed, unless it has succeeded."""
+    phase = str((pod.get("status") or {}).get("phase"))
+    return "Failed" if pod["metadata"].get("deletionTimestamp") and phase != "Succeeded" else phase
 
 
 def counted(ended: Mapping[str, int]) -> str:
@@ -197,7 +203,7 @@ def _of_waited(waited: Mapping[str, int], unread: str | None) -> list[str]:
     shown = "; ".join(f"{why} ({amounts.plural(count, 'Pod')})" for why, count in list(waited.items())[:_WHYS_SHOWN])
     left = len(waited) - _WHYS_SHOWN
     more = f"; and for {amounts.plural(left, 'other reason')}" if left > 0 else ""
-    lines = words.paragraph(f"for what they waited, by the Events that are kept: {shown}{more}")
+    lines = words.paragraph(f"what they waited for, by the Events that are kept: {shown}{more}")
     return lines + ([] if unread is None else words.paragraph(not_known))
 
 

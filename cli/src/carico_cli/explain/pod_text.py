@@ -35,7 +35,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, at: addresses.Address 
     wide: show every node of the answer. at: the cluster, which advice names. now_ns: by this machine's clock; the
     scheduler's, which may differ, counts where it has answered.
     """
-    now_ns = answer.get("ts") or now_ns
+    now_ns = answer.get("ts", now_ns)
     lines = [_headline(answer), *_of_node(answer, at.kubectl)]
     lines += _of_judgement(answer)
     lines += _of_containers(answer, at.kubectl)

@@ -78,15 +78,12 @@ def for_refused(
 
 def _of_taints(candidates: Sequence[Mapping[str, Any]], at: addresses.Address) -> Iterator[str]:
     """Yield what tolerates or removes each taint that refuses, those of the most nodes first."""
-    nodes: dict[re.Match[str], str] = {}
-    counted: collections.Counter[str] = collections.Counter()
+    nodes: dict[str, list[str]] = collections.defaultdict(list)
     for each in candidates:
-        found = _TAINT.fullmatch((each.get("rejected_by") or {}).get("detail") or "")
-        if found is not None:
-            counted[found[0]] += 1
-            if counted[found[0]] == 1:
-                nodes[found] = each["node"]
-    for taint, node in sorted(nodes.items(), key=lambda item: -counted[item[0][0]])[:_TAINTS_MOST]:
+        nodes[(each.get("rejected_by") or {}).get("detail") or ""].append(each["node"])
+    by_count = sorted(nodes.items(), key=lambda item: -len(item[1]))
+    found = [(taint, names[0]) for detail, names in by_count if (taint := _TAINT.fullmatch(detail))]
+    for taint, node in found[:_TAINTS_MOST]:
         key, value, effect = taint["key"], taint["value"], taint["effect"]
         if key.startswith(_OF_KUBERNETES):
             yield f"Kubernetes itself has set {key}: `{at.kubectl} describe node {node}` shows why"

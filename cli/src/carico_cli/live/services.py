@@ -14,8 +14,8 @@ _TEXT_MAX = 4096
 _ENDPOINTS_MAX = 64
 # Counts of answers, and their time in ns, since the service's start.
 _COUNT_MAX = fields.INT64_MAX
-# The largest message of the bus: some hundred moves.
-_MOVES_MAX_BYTES = 1024 * 1024
+# The largest message of the bus (max_payload).
+_MOVES_MAX_BYTES = 2 * 1024 * 1024
 
 
 class Bus(Protocol):
@@ -25,7 +25,7 @@ class Bus(Protocol):
 
 
 async def moves_paused(bus: Bus, *, timeout_s: float) -> str | None:
-    """Return since when the rescheduler's moves are paused, empty if they are not; None where no rescheduler answers.
+    """Return `paused since TIME` of the rescheduler's moves, empty if they are not; None where no rescheduler answers.
 
     A pause outlives every restart.
     """

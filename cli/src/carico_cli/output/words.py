@@ -15,7 +15,8 @@ _GENERAL = {"?": "(not measured yet)", "*": "(any class)"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 # Between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
-_COMMAND = re.compile("`[^`]+`")
+# With what is attached to it, such as a comma.
+_COMMAND = re.compile(r"\S*`[^`]+`\S*")
 # What `waits_for` returns where nodes lack nothing but room.
 AT_CAPACITY = "at capacity"
 # How a scheduler begins to say why no node fits.
@@ -71,7 +72,7 @@ def waits_for(pod: Mapping[str, Any]) -> str:
 
 
 def reasons(said: str) -> str:
-    """Return the same of what a scheduler says.
+    """Return the reasons in a scheduler's message, without numbers and examples.
 
     >>> reasons("0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)")
     'cordoned, at capacity'

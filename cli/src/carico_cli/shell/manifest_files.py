@@ -6,7 +6,7 @@ import yaml
 
 from carico_core.domain import errors
 
-# As the API takes them (--max-request-bytes of its storage).
+# More than anyone writes by hand; YAML of this size takes seconds to read.
 MAX_BYTES = 3 * 1024 * 1024
 
 

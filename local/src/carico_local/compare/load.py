@@ -250,4 +250,4 @@ def _check(template: Object, file: str, nodes: Sequence[cluster.Node], *, millic
         )
     if judged.never:
         hints = "".join(f"; {hint}" for hint in judged.hints)
-        raise errors.SettingsError(f"{where}: would wait for ever: {judged.why}{hints}")
+        raise errors.SettingsError(f"{where}: could never be placed: {judged.why}{hints}")

@@ -232,7 +232,7 @@ def test_flags_of_an_address_need_all_of_it(home: pathlib.Path) -> None:
 def test_a_flag_without_a_value_means_no_other_cluster(home: pathlib.Path, flag: str, given: which.Flags) -> None:
     """As of a variable that is not set: `carico reschedule --apply --nats-url "$PRODUCTION"` moved Pods of another."""
     context = settings.Context(home=home, environ={}, plain=True)
-    with running(home, "a"), pytest.raises(errors.SettingsError, match=f"^{flag}: got an empty text"):
+    with running(home, "a"), pytest.raises(errors.SettingsError, match=f"^{flag}: got an empty value"):
         which.meant(context, given)
 
 

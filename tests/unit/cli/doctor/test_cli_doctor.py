@@ -150,8 +150,9 @@ async def listen(
         return bus
 
     nodes = [objects.make_node(name) for name in names]
+    place = places.Place.of(at, "carico")
     found = await bus_checks.check(
-        connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, place=places.Place.of(at, "carico"), ahead_s=ahead_s
+        connect, nodes, lease_s=10.0, now_s=NOW_S + ahead_s, at=at, place=place, ahead_s=ahead_s
     )
     assert bus.closed
     return found

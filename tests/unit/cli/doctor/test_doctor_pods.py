@@ -109,7 +109,7 @@ async def test_a_label_that_was_removed_is_named_with_what_replaces_it() -> None
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
     owned["metadata"]["ownerReferences"] = [owner]
     said = (await found_of(old, owned))["labels"]
-    assert said.detail.startswith("carico.dev/baseline was removed, so that default/old must have a place")
+    assert said.detail.startswith("carico.dev/baseline has no effect any more: without it, default/old would")
     assert "CARICO_SCHEDULER_BASELINE_NAMESPACES" in said.do
     assert "labels" not in await found_of(owned)
 

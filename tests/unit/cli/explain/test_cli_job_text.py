@@ -154,7 +154,7 @@ def event(uid: str, message: str) -> dict[str, Any]:
     return {"involvedObject": {"uid": uid}, "message": message}
 
 
-def test_a_job_that_has_ended_says_for_what_its_pods_waited() -> None:
+def test_a_job_that_has_ended_says_what_its_pods_waited_for() -> None:
     pods = [pod("n", bound=40, started=41, ended=51), pod("n", bound=40, started=41, ended=51)]
     said = [
         event("a", "0/2 nodes fit: 2 at capacity (n: 0.7 free of threshold 1)"),
@@ -165,8 +165,8 @@ def test_a_job_that_has_ended_says_for_what_its_pods_waited() -> None:
     assert max(map(len, text.splitlines())) <= words.WIDTH
     shown = " ".join(text.split())
     # A higher ceiling would not have helped.
-    assert "its Pods mostly waited for a node; a Pod took 2.0 times its work alone for what" in shown
-    assert "for what they waited, by the Events that are kept: tainted (2 Pods)" in shown
+    assert "its Pods mostly waited for a node; a Pod took 2.0 times its work alone what" in shown
+    assert "what they waited for, by the Events that are kept: tainted (2 Pods)" in shown
     found = job_text.answer("first", pods, now_s=AT_S + 900, said=said[:2])
     assert found["waited"] == {"at capacity": 1, "tainted": 1}
     shown = " ".join(job_text.text(found).split())

@@ -49,7 +49,7 @@ def test_a_file_that_chooses_a_node_that_will_not_be_there_is_refused(
         with pytest.raises(AssertionError, match="a cluster starts"):
             refused(manifest, words, tmp_path, monkeypatch, capsys)
     else:
-        assert f"Pod a: would wait for ever: {said}" in refused(manifest, words, tmp_path, monkeypatch, capsys)
+        assert f"Pod a: could never be placed: {said}" in refused(manifest, words, tmp_path, monkeypatch, capsys)
 
 
 def refused(

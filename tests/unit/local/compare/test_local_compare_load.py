@@ -85,13 +85,13 @@ def test_pods_of_manifests_run_under_each_scheduler() -> None:
         (pod(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "volume 'x' is of kind hostPath"),
         (
             pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "9"}}}]),
-            "Pod a: would wait for ever: no node has 9 cores (node-1 has the most: 4 cores)",
+            "Pod a: could never be placed: no node has 9 cores (node-1 has the most: 4 cores)",
         ),
         (
             pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "lots"}}}]),
             "Pod a: ",
         ),
-        (pod(nodeSelector={"disk": "ssd"}), "Pod a: would wait for ever: no node has the label disk"),
+        (pod(nodeSelector={"disk": "ssd"}), "Pod a: could never be placed: no node has the label disk"),
         (
             batch(spec=pod(nodeSelector={"kubernetes.io/hostnam": "node-1"})["spec"]),
             "no node has the label kubernetes.io/hostnam; did you mean kubernetes.io/hostname?",

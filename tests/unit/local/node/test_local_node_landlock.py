@@ -9,20 +9,11 @@ import pytest
 
 from carico_local.node.runtime import landlock
 
-
-def version() -> int:
-    """Return that of the kernel's Landlock, 0 without it."""
-    try:
-        return landlock.version()
-    except OSError:
-        return 0
-
-
-pytestmark = pytest.mark.skipif(version() == 0, reason="the kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not landlock.is_there(), reason="the kernel has no Landlock")
 CLOSED = """
 import os, pathlib, sys
 from carico_local.node.runtime import landlock
-landlock.close([sys.argv[1]], but=[pathlib.Path(sys.argv[1], "but")])
+landlock.close([sys.argv[1]], still_open=[pathlib.Path(sys.argv[1], "shared")])
 if os.geteuid() == 0 and len(sys.argv) > 3:
     os.setuid(int(sys.argv[3]))
 os.execvp("sh", ["sh", "-c", sys.argv[2]])
@@ -63,10 +54,37 @@ def test_no_link_and_no_other_process_leads_to_them(secret: pathlib.Path) -> Non
 
 
 def test_files_of_a_folder_below_that_is_left_open_are_read(secret: pathlib.Path) -> None:
-    (secret.parent / "but").mkdir()
-    found = run(secret.parent, f"echo new > {secret.parent}/but/file; cat {secret.parent}/but/file {secret}")
+    (secret.parent / "shared").mkdir()
+    found = run(secret.parent, f"echo new > {secret.parent}/shared/file; cat {secret.parent}/shared/file {secret}")
     assert (found.returncode, found.stdout) == (1, "new\n")
     assert "Permission denied" in found.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root lists every folder, and can become another user")
+def test_a_folder_on_the_way_that_cannot_be_listed_leaves_nothing_open(secret: pathlib.Path) -> None:
+    """As where /home is closed to listing. The user may go through, and owns what is closed."""
+    script = f"""
+import os, pathlib, sys
+from carico_local.node.runtime import landlock
+os.setuid({NOBODY})
+landlock.close([sys.argv[1]])
+for name in sys.argv[2:]:
+    try:
+        print(open(name).read().strip())
+    except OSError as error:
+        print(error.strerror)
+"""
+    way = secret.parents[1]
+    way.chmod(0o711)
+    for folder in way.parents[: len(way.parents) - 2]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    asked = [str(secret.parent), str(secret), str(way / "open" / "file"), "/etc/hostname"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *asked], check=True, capture_output=True, text=True, timeout=60
+    )
+    # What is next to it is closed, too: nobody can say what that is.
+    assert done.stdout.splitlines()[:2] == ["Permission denied"] * 2
+    assert "Permission denied" not in done.stdout.splitlines()[2:]
 
 
 def test_nothing_is_read_of_a_process_that_has_not_closed_them(secret: pathlib.Path) -> None:
@@ -78,7 +96,9 @@ def test_nothing_is_read_of_a_process_that_has_not_closed_them(secret: pathlib.P
     assert "Permission denied" in found.stderr
 
 
-@pytest.mark.skipif(version() < landlock.REFER_SINCE, reason="the kernel's Landlock cannot allow moves")
+@pytest.mark.skipif(
+    landlock.is_there() and landlock.version() < landlock.REFER_SINCE, reason="the kernel's Landlock cannot allow moves"
+)
 def test_files_are_moved_between_other_folders_and_not_out_of_a_closed_one(secret: pathlib.Path) -> None:
     here, there = secret.parents[1] / "open", secret.parents[1] / "other"
     there.mkdir()

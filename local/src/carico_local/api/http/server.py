@@ -13,7 +13,7 @@ from carico_local.api.http import handlers, pod_logs
 from carico_local.api.kubectl import discovery, openapi
 from carico_local.api.model import resources, statuses
 
-# kube-apiserver reads bodies of at most 3 MiB (--max-request-bytes of its storage).
+# As kube-apiserver's limit of a request's body.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _LOG = logs.get("api")
 

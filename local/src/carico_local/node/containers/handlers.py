@@ -59,7 +59,7 @@ class Inside:
     cwd: str
     procs: tuple[str, ...]
     user: users.Ids | None = None
-    # Folders whose files a container may not read, but those of the folder that its node shares with it.
+    # Folders whose files a container may not read, except those that its node shares with it.
     closed: tuple[str, ...] = ()
     shared: pathlib.Path | None = None
 
@@ -69,9 +69,7 @@ class Inside:
             pathlib.Path(name).write_text("0", encoding="ascii")
         if self.user is not None:
             users.become(self.user)
-        with contextlib.suppress(OSError):
-            # Without Landlock: as of the container itself, whose parent has logged it.
-            landlock.close(self.closed, but=() if self.shared is None else (self.shared,))
+        landlock.close(self.closed, still_open=() if self.shared is None else (self.shared,))
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:

@@ -161,9 +161,9 @@ class ContainerWorker:
             ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._commands.group)
         finally:
             probing.cancel()
-            for error in await asyncio.gather(probing, return_exceptions=True):
-                if isinstance(error, Exception):
-                    _log.error("probes_failed", container=self._live_id, why=repr(error))
+            (error,) = await asyncio.gather(probing, return_exceptions=True)
+            if isinstance(error, Exception):
+                _log.error("probes_failed", container=self._live_id, why=repr(error))
             self._live_id = ""
         return self._terminate(number, started_ns, ended, failure="")
 

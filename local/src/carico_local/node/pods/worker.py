@@ -91,7 +91,7 @@ class PodWorker:
             grace_s = podspec.parse(pod).grace_s
             self.end(Ending(grace_s=grace_s, report=True, delete=True))
         elif self.is_active and _parts(pod) != _parts(before):
-            why = "an emulated node applies no change to a Pod that it has. Create the Pod again"
+            why = "an emulated node does not apply changes to a Pod that it has. Create the Pod again"
             self._report("Failed", f"Error: {why}, or {_KUBELETS}", True)
 
     def end(self, request: Ending) -> None:

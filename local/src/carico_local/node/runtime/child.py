@@ -26,20 +26,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(
-    request: Mapping[str, Any], *, closed: Sequence[str], but: Iterable[pathlib.Path], output_fd: int, status_fd: int
+    request: Mapping[str, Any], *, closed: Sequence[str], still_open: Iterable[pathlib.Path], output_fd: int,
+    status_fd: int,
 ) -> NoReturn:  # fmt: skip
     """Become the container. `status_fd` closes at exec, or gets the reason why the command cannot be run.
 
-    `closed`, `but`: see `landlock.close`.
+    `closed`, `still_open`: see `landlock.close`.
     """
     try:
         _enter(request, output_fd=output_fd, status_fd=status_fd)
+        landlock.close(closed, still_open=still_open)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{_lowered(error)}", status_fd)
-    with contextlib.suppress(OSError):
-        # Without Landlock: as the zygote has said.
-        landlock.close(closed, but=but)
     try:
         for folder in request["folders"]:
             # A subPath may also be a file.

@@ -1,9 +1,10 @@
-"""Landlock: a process gives up the right to read the files of some folders for ever, and so do all that it starts.
+"""Landlock: a process gives up the right to read the files of some folders for good, and so do all that it starts.
 
 Needs no rights, but Linux 5.13, and an engine whose seccomp profile permits it (Docker 23).
 Source: https://docs.kernel.org/userspace-api/landlock.html
 """
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -37,21 +38,28 @@ def version() -> int:
     return _checked(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION))
 
 
-def close(folders: Sequence[str], *, but: Iterable[pathlib.Path] = ()) -> None:
-    """Give up the right to read files below these folders; without any, do nothing. Raises OSError.
+def is_there() -> bool:
+    """Return whether the kernel, and the engine, let a process use Landlock."""
+    with contextlib.suppress(OSError):
+        return version() > 0
+    return False
 
-    Landlock names what is allowed: all that is next to the folders and to those above them, as it is now, and `but`:
-    folders below them. Processes that have not given up the same cannot be traced either, so that nothing is read in
-    their memory, or in /proc.
+
+def close(folders: Sequence[str], *, still_open: Iterable[pathlib.Path] = ()) -> None:
+    """Give up the right to read files below these folders; without any, or without Landlock, do nothing.
+
+    Landlock names what is allowed: all that is next to the folders and to those above them, as it is now, and what is
+    `still_open`: folders below them. Processes that have not given up the same cannot be traced either, so that nothing
+    is read in their memory, or in /proc. Raises OSError.
     """
-    if not folders:
+    if not folders or not is_there():
         return
     rights = _READ_FILE | (_REFER if version() >= REFER_SINCE else 0)
     libc = ctypes.CDLL(None, use_errno=True)
     attr = _RulesetAttr(handled_access_fs=rights)
     ruleset_fd = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))
     try:
-        for path in (*_others([pathlib.Path(each).resolve() for each in folders]), *but):
+        for path in (*_others([pathlib.Path(each).resolve() for each in folders]), *still_open):
             _allow(libc, ruleset_fd, path, rights)
         _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))
@@ -61,7 +69,12 @@ def close(folders: Sequence[str], *, but: Iterable[pathlib.Path] = ()) -> None:
 
 def _others(closed: Sequence[pathlib.Path], folder: pathlib.Path = pathlib.Path("/")) -> Iterator[pathlib.Path]:
     """Yield everything that has none of the closed folders in it, in as few paths as possible."""
-    for path in folder.iterdir():
+    try:
+        paths = list(folder.iterdir())
+    except PermissionError:
+        # Only the way to what is closed is known: nothing next to it is allowed.
+        paths = [folder / each.relative_to(folder).parts[0] for each in closed if each.is_relative_to(folder)]
+    for path in paths:
         # What a link leads to is allowed where it is; the link may lead to what is above the closed folders.
         if path in closed or path.is_symlink():
             continue

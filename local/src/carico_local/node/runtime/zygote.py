@@ -175,10 +175,10 @@ class Zygote:
             os.set_blocking(descriptor, False)
         pid = os.fork()
         if pid == 0:
-            # Of its own, since any process of the same user may ask for a container.
-            but = (files.shared_in(self._root),)
+            # By what the zygote was started with, not by the request: any process of this user may ask for a container.
             container_child.run(
-                request, closed=self._closed, but=but, output_fd=output_write, status_fd=status_write
+                request, closed=self._closed, still_open=(files.shared_in(self._root),), output_fd=output_write,
+                status_fd=status_write,
             )  # fmt: skip
         os.close(output_write)
         os.close(status_write)
@@ -272,21 +272,13 @@ class Zygote:
 def serve(root: pathlib.Path, closed: Sequence[str]) -> None:
     """Run the zygote of a node's directory until asked to quit or idle for too long.
 
-    `closed`: the folders whose files no container may read, but those that it shares with the node.
+    `closed`: the folders whose files no container may read, except those that it shares with the node.
     """
-    if closed:
-        _note_landlock(closed)
+    if closed and not landlock.is_there():
+        print(f"containers may read {', '.join(closed)}: no Landlock", file=sys.stderr)
     # The supervisor handles Ctrl-C, and containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Zygote(root, closed, clocks.SystemClock()).run()
-
-
-def _note_landlock(closed: Sequence[str]) -> None:
-    """Print where the kernel or the engine has no Landlock."""
-    try:
-        landlock.version()
-    except OSError as error:
-        print(f"containers may read {', '.join(closed)}: no Landlock ({error.strerror})", file=sys.stderr)
 
 
 def main() -> NoReturn:

@@ -10,7 +10,7 @@ from carico_local.node.spec import sources
 
 Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
-_HOOKS = ("postStart", "preStop", "stopSignal")
+_LIFECYCLE = ("postStart", "preStop", "stopSignal")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
 # The source of a variable that is not a literal; a string is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
@@ -149,7 +149,7 @@ def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iter
     for key in _PROBES:
         if why := _handler(item, key)[1]:
             yield f"{key} of container {name!r} {why}"
-    for key in _HOOKS:
+    for key in _LIFECYCLE:
         if (item.get("lifecycle") or {}).get(key):
             yield f"container {name!r} has a {key}"
     if item.get("restartPolicy"):
@@ -159,7 +159,7 @@ def unsupported(item: Object, volumes: frozenset[str], security: Object) -> Iter
     asks = security.get("privileged") or (security.get("capabilities") or {}).get("add")
     # For another user they are without effect. An image's own user, mostly root, is not known here.
     if asks and security.get("runAsUser") is None:
-        yield f"container {name!r} is privileged or adds capabilities, which need runAsUser 0"
+        yield f"container {name!r} is privileged or adds capabilities, which need runAsUser 0 on a node of root"
     yield from _unsupported_mounts(item, volumes)
 
 

@@ -15,7 +15,7 @@ Object = Mapping[str, Any]
 GRACE_S = 30.0
 # The API server adds this volume for the service account's token; it is not mounted here.
 _TOKEN_VOLUME = "kube-api-access"
-# Containers have the files and the name resolution of this machine.
+# Containers have the files, the name resolution and the runtime of this machine, and end by their own command.
 _UNSUPPORTED = ("activeDeadlineSeconds", "dnsConfig", "hostAliases", "runtimeClassName")
 
 
