@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from carico_scheduler.nodes import headroom
 
-# For a node that states no cores, and for an empty slot: scores are divided by cores.
+# For a node that states no cores, and for an empty slot: scores are by core.
 LEAST_CORES = 1e-9
 # name -> (dtype, value of an empty slot)
 _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
@@ -18,9 +18,11 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "deleting": (np.bool_, False),
     "tainted": (np.bool_, False),
     "allocatable_cores": (np.float64, LEAST_CORES),
+    "per_core": (np.float64, 1.0 / LEAST_CORES),
     "allocatable_bytes": (np.float64, 0.0),
-    "pod_limit": (np.int64, 0),
-    "placed": (np.int64, 0),
+    # Compared by every decision: half as wide, twice as fast.
+    "pod_limit": (np.int32, 0),
+    "placed": (np.int32, 0),
     "workloads": (np.int64, 0),
     "used_cores": (np.float64, 0.0),
     "used_bytes": (np.float64, 0.0),

@@ -251,7 +251,8 @@ class Fleet:
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
         c["deleting"][slot] = node.deleting
         c["tainted"][slot] = bool(node.taints)
-        c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
+        cores = c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
+        c["per_core"][slot] = 1.0 / cores
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit
 

@@ -29,7 +29,7 @@ class PerCoreScore:
         """See `protocol.Scorer`."""
         score = nodes.free(demand.pod_class, demand.ceiling_offset) - _OF_THE_NEXT_POD
         # In place: for all nodes it is an array of our own.
-        score /= nodes.allocatable_cores
+        score *= nodes.per_core
         return score
 
 
