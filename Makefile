@@ -29,7 +29,7 @@ help: ## this list
 DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
 	$(if $(ESTIMATOR),--estimator $(ESTIMATOR)) $(if $(CEILING),--ceiling $(CEILING)) $(if $(NAME),--name $(NAME)) $(ARGS)
 
-demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|dual|joint|delta CEILING=)
+demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
 # WORKERS is how many tests run at the same time (default: CPUs + 3); ARGS goes to pytest instead of the tier.

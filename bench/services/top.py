@@ -22,7 +22,7 @@ from carico_cli.live import picture as pictures
 from carico_cli.live import pods as live_pods
 from carico_cli.live import reader as readers
 from carico_cli.top import screen
-from carico_core.domain import pod_telemetry
+from carico_core.domain import decision, pod_telemetry
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
@@ -40,6 +40,8 @@ Row = tuple[str, float, str, str]
 NODES = 1000
 PODS_A_NODE = 20
 PODS = 10_000
+# When a summary arrives, one each five seconds.
+PAGE_ASKS_EVERY_S = 5.0
 SIZE = (80, 24)
 
 
@@ -47,7 +49,7 @@ def run(quick: bool = False) -> list[Row]:
     """The table of this module."""
     seconds = 5.0 if quick else 20.0
     payloads = [_payload(index, seq=1) for index in range(NODES)]
-    answer_s = asyncio.run(_answer_s(10 if quick else 50))
+    answer_s, waiting_s = asyncio.run(_answers_s(10 if quick else 50))
     a_second = min(1.0 / readers.RESERVED_EVERY_S, 1.0 / (readers.RESERVED_EVERY_S_PER_NODE * NODES))
     asked = 100.0 * answer_s * a_second
     table, pods_view = asyncio.run(_server_percent(seconds))
@@ -61,6 +63,8 @@ def run(quick: bool = False) -> list[Row]:
         (f"{NODES} nodes: an answer of the scheduler about what is reserved", answer_s * 1e3, "ms", ""),
         (f"{NODES} nodes: those answers, as often as they are asked for", asked, "% of a core", ""),
         (f"{NODES} nodes: both together", table.server + asked, "% of a core", "at most 2"),
+        (f"{PODS} waiting Pods: an answer about them, for which the page asks", waiting_s * 1e3, "ms", ""),
+        (f"{PODS} waiting Pods: ... as often as it asks", 100.0 * waiting_s / PAGE_ASKS_EVERY_S, "% of a core", ""),
         (
             f"{NODES} nodes: ... while it shows what {PODS} Pods use",
             pods_view.server + asked,
@@ -93,8 +97,8 @@ async def _never_silent() -> None:
     """The API answers."""
 
 
-async def _answer_s(repetitions: int) -> float:
-    """CPU seconds of one `capacity.list`."""
+async def _answers_s(repetitions: int) -> tuple[float, float]:
+    """CPU seconds of one `capacity.list`, and of one `waiting.list`."""
     rules = policy.Policy()
     found = state.State(rules, random.Random(0))
     for index in range(NODES):
@@ -102,19 +106,27 @@ async def _answer_s(repetitions: int) -> float:
         subject, payload = _payload(index, seq=1)
         said = wire.decode_advertisement(payload, subject=subject)
         found.put_advertisement(node_state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
+    for number in range(PODS):
+        pod = fleet_bench._pod(number)
+        found.queue.offer(pod, time.monotonic())
+        waiting = found.queue.find(pod.uid)
+        assert waiting is not None
+        waiting.reported["record"] = frozenset({decision.Reason.CAPACITY, decision.Reason.TAINT}), 0.0
     clock = clocks.SystemClock()
     log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
     from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(rules), lease_s=10.0)
     answers = queries.Answers(
         known=from_these, clock=clock, led_by=lambda: None, away=dict, silent_s=_never_silent
     )  # fmt: skip
-    ask = answers.endpoints()["capacity.list"]
-    took = []
-    for _ in range(repetitions):
-        began = time.process_time()
-        await ask(b"")
-        took.append(time.process_time() - began)
-    return statistics.median(took)
+    endpoints, medians = answers.endpoints(), []
+    for verb in ("capacity.list", "waiting.list"):
+        took = []
+        for _ in range(repetitions):
+            began = time.process_time()
+            await endpoints[verb](b"")
+            took.append(time.process_time() - began)
+        medians.append(statistics.median(took))
+    return medians[0], medians[1]
 
 
 class _Spent(NamedTuple):

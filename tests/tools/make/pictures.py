@@ -55,6 +55,7 @@ def main() -> int:
             _web_of_cluster(shell)
         finally:
             shell.run("carico down")
+        asyncio.run(_take((folder / "report" / "report.html").as_uri(), {"report.png": ("light", "")}, live_s=0.0))
         asyncio.run(_web_of_thousand_nodes(folder))
     return 0
 
@@ -138,7 +139,7 @@ async def _web_of_thousand_nodes(folder: pathlib.Path) -> None:
         await _take(stage.url, {"web-thousand.png": ("dark", "#node/node-377")})
 
 
-async def _take(url: str, names: Mapping[str, tuple[str, str]]) -> None:
+async def _take(url: str, names: Mapping[str, tuple[str, str]], *, live_s: float = LIVE_S) -> None:
     """Write pictures of the page: file name -> (kind of screen, what is opened)."""
     async with browsers.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=str(chromium.command()), args=["--no-sandbox"])
@@ -151,7 +152,7 @@ async def _take(url: str, names: Mapping[str, tuple[str, str]]) -> None:
             )  # fmt: skip
             pages[name] = await context.new_page()
             await pages[name].goto(url + fragment)
-        await asyncio.sleep(LIVE_S)
+        await asyncio.sleep(live_s)
         for name, page in pages.items():
             # The page draws only while it is visible.
             await page.bring_to_front()

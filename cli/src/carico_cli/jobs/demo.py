@@ -228,11 +228,14 @@ class _Demo:
         ceiling = dict(base.DEFAULT_CEILING)
         if plan.ceiling_cpu is not None:
             ceiling["cpu"] = plan.ceiling_cpu
+        on = machine.read_machine()
+        has_quotas = not any(each.startswith(events.WITHOUT_CGROUPS) for each in notes)
         return facts.Facts(
             setting=facts.Setting(
                 nodes=plan.node_names,
                 cores=plan.cores,
                 scale=plan.scale,
+                most_cores=plan.cores * len(plan.node_names) if has_quotas else on.cpus / plan.scale,
                 memory_bytes=plan.memory_bytes,
                 estimator=plan.estimator or estimators.DEFAULT,
                 ceiling=ceiling,
@@ -240,7 +243,7 @@ class _Demo:
                 pods=job.pods,
                 total_work_s=job.total_work_s,
                 mean_work_s=job.mean_work_s,
-                machine=machine.read_machine().described(),
+                machine=on.described(),
                 versions=_versions(),
                 notes=notes,
             ),

@@ -62,13 +62,15 @@ def page(found: Report) -> str:
 
 
 def _outcome(found: Report) -> str:
-    """Return the job's outcome in two sentences."""
-    targets, mean_s = found["targets"], found["pod_s"]["mean"]
-    said = f"The job took {found['job_s']:.1f} s, where no scheduler can take less than {targets['least_s']:.1f} s"
+    """Return the job's outcome in one sentence."""
+    targets, mean_s, pods = found["targets"], found["pod_s"]["mean"], found["pods"]
+    ended = f"All {pods} Pods" if found["succeeded"] == pods else f"{found['succeeded']} of {pods} Pods"
+    said = f"{ended} succeeded in {found['job_s']:.1f} s"
+    if found["succeeded"] == pods:
+        said += f", where no scheduler can take less than {targets['least_s']:.1f} s"
     if mean_s is not None and targets["pod_ratio"]["value"] is not None:
         said += f"; a Pod took {mean_s:.2f} s on average, {targets['pod_ratio']['value']:.2f} times its time alone"
-    ended = f"{found['succeeded']} of {found['pods']} Pods succeeded"
-    return f"{said}. {'All Pods succeeded' if found['succeeded'] == found['pods'] else ended}."
+    return f"{said}."
 
 
 def _compared(found: Report) -> str:

@@ -3,6 +3,11 @@
 import enum
 import functools
 import math
+import os
+import pathlib
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -168,7 +173,16 @@ def next_steps(commands: Iterable[str]) -> str:
       carico status
       carico down
     """
-    return "\n".join(["next:", *(f"  {command}" for command in commands)])
+    return "\n".join(["next:", *(f"  {command}" for command in (*_activation(), *commands))])
+
+
+def _activation() -> list[str]:
+    """Return how this shell finds `carico`, where it was started by its path and the shell would not find it."""
+    program = pathlib.Path(sys.argv[0])
+    script = program.with_name("activate")
+    if program.name != "carico" or shutil.which("carico") is not None or not script.is_file():
+        return []
+    return [f"source {shlex.quote(os.path.relpath(script))}"]
 
 
 def shortened(text: str, width: int) -> str:

@@ -135,11 +135,12 @@ def _of_cluster(
         answer = cluster.run(at, lambda asker: asker.apply(question, moves.append))
         formats.say(formats.json_text({"moves": moves, "paused": answer["paused"], "rests": answer["rests"]}))
     elif what == "--apply":
+        formats.say(f"cluster {at.name}:")
         stand(cluster.run(at, lambda asker: asker.apply(question, say)))
     else:
         answer = cluster.run(at, lambda asker: asker.ask(f"control.{what}"))
         said = "paused: no further move begins" if answer["paused"] else "resumed: Pods may move"
-        formats.say(formats.json_text(answer) if is_json else said)
+        formats.say(formats.json_text(answer) if is_json else f"cluster {at.name}: {said}")
 
 
 def _line(answer: Mapping[str, Any]) -> str:

@@ -101,7 +101,8 @@ _CLUSTER: tuple[Callable[[Any], Any], ...] = (
         help="Real CPUs for each emulated core.",
     ),
     click.option(
-        "--estimator", type=Estimators(), help=f"How agents estimate capacity (default: {plans.DEFAULT_ESTIMATOR})."
+        "--estimator", type=Estimators(),
+        help=f"How agents estimate capacity (default: {plans.DEFAULT_ESTIMATOR}; the others are for comparison).",
     ),
     click.option(
         "--ceiling", "ceiling_cpu", type=float,

@@ -71,11 +71,16 @@ class AdvertisedCapacity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The cluster, job and machine. `ceiling`: dimension -> share; `scale`: real CPUs per emulated core."""
+    """The cluster, job and machine.
+
+    `ceiling`: dimension -> share; `scale`: real CPUs per emulated core; `most_cores`: the emulated cores that all nodes
+    together can use, which without quotas are all of the machine's.
+    """
 
     nodes: Sequence[str]
     cores: int
     scale: float
+    most_cores: float
     memory_bytes: int
     estimator: str
     ceiling: Mapping[str, float]

@@ -1,7 +1,8 @@
 """The figures of a job from its facts. Pure.
 
 Job time: from the job's creation until its last Pod is terminal. Pod time: from the start of the process to its exit on
-the node. Least: the larger of total work / total capacity and the longest Pod's time alone: no scheduler can take less.
+the node. Least: the larger of total work / the cores that the nodes can use, and the longest Pod's time alone: no
+scheduler can take less for the whole job.
 Reference (`bound_s`): total work / total capacity + one Pod's time alone (for a mixed job, the mean): the time of a
 scheduler that keeps every core busy until the last Pods begin. It is no lower bound: Pods that share the cores to the
 end can take less, as a job of few long Pods does (.94 of it with 29 Pods of 25 s on 12 cores).
@@ -142,7 +143,7 @@ def _targets(
     return {
         "pod_alone_s": setting.mean_work_s if setting.workload != "mixed" else None,
         "bound_s": round(bound_s, 3),
-        "least_s": round(max(bound_s - setting.mean_work_s, longest_s), 3),
+        "least_s": round(max(setting.total_work_s / setting.most_cores, longest_s), 3),
         "pod_ratio": _ratio(pod_ratio, POD_RATIO_TARGET),
         "job_ratio": _ratio(job_ratio, JOB_RATIO_TARGET),
     }

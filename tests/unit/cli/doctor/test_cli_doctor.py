@@ -533,7 +533,7 @@ def test_before_an_install_too_advice_keeps_the_flags_of_the_api(
 
     monkeypatch.setattr(api_client, "connect", connect)
     monkeypatch.delenv("NATS_URL", raising=False)
-    carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "my file", "--context", "prod")
+    assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "my file", "--context", "prod") == 3
     assert "`kubectl --kubeconfig 'my file' --context prod describe node n1`" in capsys.readouterr().out
 
 

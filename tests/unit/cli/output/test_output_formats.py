@@ -1,6 +1,9 @@
 """`-o json|wide` of every command that has it, and its short form --json."""
 
 import json
+import os
+import pathlib
+import sys
 
 import click
 import click.testing
@@ -70,3 +73,19 @@ def test_what_is_printable_stays_as_it_is() -> None:
 
 def test_a_cell_of_a_table_stays_in_its_line_and_column() -> None:
     assert formats.aligned(("A", "B"), [("a\n\x1b[2Jb", "1")]) == ["A             B", "a \\u001b[2Jb  1"]
+
+
+def test_what_to_run_next_begins_with_how_the_shell_finds_the_command_where_it_does_not(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "an environment" / "bin" / "carico"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), "demo"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert formats.next_steps(["carico up"]) == "next:\n  carico up", "what it is in cannot be activated"
+    (program.parent / "activate").touch()
+    assert formats.next_steps(["carico up"]) == "next:\n  source 'an environment/bin/activate'\n  carico up"
+    monkeypatch.setenv("PATH", os.pathsep.join(["/nowhere", str(program.parent)]))
+    assert formats.next_steps(["carico up"]) == "next:\n  carico up"

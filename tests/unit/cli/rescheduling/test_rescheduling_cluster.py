@@ -261,6 +261,19 @@ def test_watching_says_moves_and_how_things_stand_in_a_line_of_json_each(
     assert standing == {"current": None, "paused": "", "rests": "no move pays"}
 
 
+@pytest.mark.parametrize(("what", "paused"), [("pause", "paused since 09:15"), ("resume", "")])
+def test_a_pause_and_its_end_name_the_cluster(
+    carico: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+    paused: str,
+) -> None:
+    monkeypatch.setattr(cluster, "run", lambda *_: {"paused": paused})
+    assert carico(what, "--nats-url", "nats://127.0.0.1:4222") == 0
+    assert capsys.readouterr().out.startswith(f"cluster nats://127.0.0.1:4222: {what}d: ")
+
+
 @pytest.mark.parametrize(
     ("argv", "part"),
     [

@@ -8,7 +8,7 @@ import pytest
 from carico_local.jobs import facts, figures
 
 SETTING = facts.Setting(
-    nodes=("node-1", "node-2"), cores=4, scale=0.125, memory_bytes=2**30, estimator="footprint",
+    nodes=("node-1", "node-2"), cores=4, scale=0.125, most_cores=8.0, memory_bytes=2**30, estimator="footprint",
     ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=4, total_work_s=20.0, mean_work_s=5.0,
     machine={}, versions={}, notes=(),
 )  # fmt: skip
@@ -64,6 +64,13 @@ def test_a_plain_run_has_the_figures_worked_out_by_hand() -> None:
     assert found["placements"]["by_mode"] == {"measured": 4}
     assert found["placements"]["waits_by_reason"] == {"capacity": 3}
     assert (found["bound_twice"], found["never_bound"], found["capacity_overrun"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("most_cores", "least_s"), [(8.0, 50.0), (16.0, 25.0)], ids=["quotas", "the whole machine"])
+def test_no_scheduler_takes_less_than_the_work_over_the_cores_that_there_are(most_cores: float, least_s: float) -> None:
+    """Without quotas, nodes use all of the machine."""
+    setting = facts.Setting(**{**_fields(SETTING), "total_work_s": 400.0, "pods": 80, "most_cores": most_cores})
+    assert figures.report(run([pod(0)], setting=setting))["targets"]["least_s"] == least_s
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,9 @@ def since_created_s(pod: cluster.Pod, clock: clocks.Clock) -> float:
 def _every(known: knowns.Known, clock: clocks.Clock) -> Iterator[_Waits]:
     """Yield the Pods of the queue, then those of schedulers with which this one shares the work."""
     of_class: dict[str, str] = {}
+    said: dict[frozenset[str], str] = {}
     for each in known.state.queue:
-        found = _Waits(each.pod, each.demand.pod_class, each.began_s, _reason(known, each))
+        found = _Waits(each.pod, each.demand.pod_class, each.began_s, _reason(known, each, said))
         if found.reason != NEW:
             of_class.setdefault(found.pod_class, found.reason)
         yield found
@@ -82,15 +83,21 @@ def _every(known: knowns.Known, clock: clocks.Clock) -> Iterator[_Waits]:
         yield _Waits(pod, pod_class, since_s, of_class.get(pod_class, ELSEWHERE))
 
 
-def _reason(known: knowns.Known, waiting: queues.Waiting) -> str:
-    """Return why a Pod waits, without the numbers of nodes, so that Pods with one cause are one group."""
+def _reason(known: knowns.Known, waiting: queues.Waiting, said: dict[frozenset[str], str]) -> str:
+    """Return why a Pod waits, without the numbers of nodes, so that Pods with one cause are one group.
+
+    `said`: what was returned before in the same answer, since most of thousands of Pods wait for the same.
+    """
     uid = waiting.pod.uid
     if known.state.nominations.find(uid) is not None or (known.turns is not None and known.turns.find(uid) is not None):
         return HELD
     if known.state.queue.due_s(uid) is not None:
         return BACKOFF
     reasons, _ = waiting.reported.get("record", (frozenset[str](), 0.0))
-    return ", ".join(sorted(explain.phrase(decision.Reason(each)) for each in reasons)) or NEW
+    found = said.get(reasons)
+    if found is None:
+        found = said[reasons] = ", ".join(sorted(explain.phrase(decision.Reason(each)) for each in reasons)) or NEW
+    return found
 
 
 def _longest(groups: Iterable[tuple[Any, _Group]], now_s: float) -> list[tuple[Any, _Group]]:
