@@ -30,7 +30,7 @@ async def test_thirty_pods_are_each_bound_once_and_nothing_stays(shell: carico_c
     assert 0.9 <= report["pod_s"]["min"] <= report["pod_s"]["max"] < report["job_s"]
     assert {"mean", "std", "p50", "p95", "max"} <= report["pod_s"].keys()
     assert report["overload_node_s"] >= 0
-    assert "All Pods succeeded." in " ".join(out.split())
+    assert "All 30 Pods succeeded in " in " ".join(out.split())
     assert "must be 0: failed 0, bound twice 0, never bound 0, without room 0" in out
     assert "\x1b" not in out + err, "no terminal: plain lines"
     assert shell.left("e2e-demo") == []

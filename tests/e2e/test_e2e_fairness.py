@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import pathlib
+import time
 from typing import Any
 
 import pytest
@@ -54,7 +55,9 @@ async def test_a_large_pod_does_not_starve_next_to_small_ones_that_come_later(tm
         try:
             await waiting.answered(pods, lambda found: _running(found) == 4, within_s=carico_command.WITHIN_S)
             await api.request("POST", PODS, body=pod("large", 3, 1))
+            began_s = time.monotonic()
             seen = await waiting.answered(pods, lambda found: _node_of(found["large"]), within_s=WITHIN_S)
+            print(f"the large Pod waited {time.monotonic() - began_s:.1f} s")
             passed = [
                 name for name, each in seen.items()
                 if name != "large" and _node_of(each)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ PAGE = DOCS / "getting-started.md"
 # Its transcript is of the same cluster, once the jobs of the other page have been measured.
 RECOMMENDATIONS = DOCS / "recommendations.md"
 # Seconds before a command, for the cluster to be where the page says it is.
-PAUSES_S = {"carico explain node": 2.0, "carico explain first-119": 20.0, "carico recommend": 20.0}
+PAUSES_S = {"carico explain node": 2.0, "carico explain first-119": 8.0, "carico recommend": 20.0}
 # What changes the cluster; of other commands only those with output on the page are run.
 CHANGES = ("carico up", "carico submit")
 # Runnable tasks per CPU above which a node's telemetry would show this machine's other work.
@@ -47,7 +48,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="carico-pictures-") as made:
         folder = pathlib.Path(made)
         shell = _Shell(folder)
-        shell.run(f"carico demo --out {folder}/report --snapshot {PICTURES / 'demo.svg'}")
+        # The report shows the command: without a path of this machine.
+        shell.run(f"cd {folder} && carico demo --out report --snapshot demo.svg")
+        shutil.copy(folder / "demo.svg", PICTURES)
         try:
             for page in (PAGE, RECOMMENDATIONS):
                 text = page.read_text(encoding="utf-8")
