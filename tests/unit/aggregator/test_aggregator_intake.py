@@ -22,6 +22,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.fixtures.golden import records
 from tests.tools.memory import memory_bus
+from tests.unit import paged_answers
 from tests.unit.aggregator import reports
 from tests.unit.wire import kinds, mutations
 
@@ -221,16 +222,7 @@ async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes(monkeypatch: 
     entries = tuple(dataclasses.replace(records.ENTRY, node=name) for name in reversed(names))
     monkeypatch.setattr(replica.app.members, "entries", lambda now_s: entries)
     ask = app.answers(replica.app, clock=replica.clock)["nodes.list"]
-    found: list[str] = []
-    pages, after = 0, ""
-    while pages == 0 or after:
-        payload = await ask(orjson.dumps({"after": after}))
-        # `max_payload` in deploy/k8s/base/nats.conf.
-        assert len(payload) < 2 * 1024 * 1024
-        answer = orjson.loads(payload)
-        found += [each["node"] for each in answer["nodes"]]
-        pages, after = pages + 1, answer.get("next", "")
-    assert (found, pages) == (names, 3)
+    assert await paged_answers.every(ask, "nodes", "node") == (names, 3)
     for bad in (b"[]", b'{"after": 3}'):
         with pytest.raises(serving.BadQuestion):
             await ask(bad)

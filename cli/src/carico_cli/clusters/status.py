@@ -110,7 +110,7 @@ class _Live:
 
     `unready`: nodes whose kubelet has stopped reporting; `heard`: schedulers that share; `leader`: which of several
     schedulers leads, empty if none does, None where one runs without election, or the API does not answer;
-    `moves_paused`: since when the rescheduler is paused, empty if it is not, None where none answers.
+    `moves_paused`: see `services.moves_paused`.
     """
 
     seen: pictures.Picture

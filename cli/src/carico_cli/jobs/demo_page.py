@@ -64,10 +64,11 @@ def page(found: Report) -> str:
 def _outcome(found: Report) -> str:
     """Return the job's outcome in one sentence."""
     targets, mean_s, pods = found["targets"], found["pod_s"]["mean"], found["pods"]
-    ended = f"All {pods} Pods" if found["succeeded"] == pods else f"{found['succeeded']} of {pods} Pods"
-    said = f"{ended} succeeded in {found['job_s']:.1f} s"
+    took = f"succeeded in {found['job_s']:.1f} s"
     if found["succeeded"] == pods:
-        said += f", where no scheduler can take less than {targets['least_s']:.1f} s"
+        said = f"All {pods} Pods {took}, where no scheduler can take less than {targets['least_s']:.1f} s"
+    else:
+        said = f"{found['succeeded']} of {pods} Pods {took}"
     if mean_s is not None and targets["pod_ratio"]["value"] is not None:
         said += f"; a Pod took {mean_s:.2f} s on average, {targets['pod_ratio']['value']:.2f} times its time alone"
     return f"{said}."

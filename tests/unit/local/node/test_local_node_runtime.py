@@ -67,7 +67,7 @@ async def test_of_a_closed_folder_a_container_reads_what_its_node_shares_with_it
     tmp_path: pathlib.Path,
 ) -> None:
     """As of the folder of an ordinary user's clusters, also where another process asks for the container."""
-    if not landlock.is_there():
+    if not landlock.version():
         pytest.skip("the kernel has no Landlock")
     opened = records.open_root(tmp_path / "node", is_private=False)
     for folder in (tmp_path, opened.root, opened.shared):

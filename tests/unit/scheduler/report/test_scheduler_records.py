@@ -21,6 +21,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, events
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.state import node_state, state
+from tests.unit import paged_answers
 from tests.unit.scheduler import objects
 
 FACTS = decisions.Facts(
@@ -250,16 +251,8 @@ async def test_ten_thousand_reservations_come_in_pages_that_nats_takes() -> None
         name, namespace = f"{number:05d}".rjust(253, "p"), "n" * 63
         pod = objects.make_pod(name, namespace=namespace, uid=uid, node_name=f"{number % 100:03d}".rjust(253, "n"))
         known_state.put_pod(pod, 98.0)
-    found: list[str] = []
-    pages, after = 0, ""
-    while pages == 0 or after:
-        payload = await answers.reservations_list(orjson.dumps({"after": after}))
-        # `max_payload` in deploy/k8s/base/nats.conf.
-        assert len(payload) < 2 * 1024 * 1024
-        answer = orjson.loads(payload)
-        found += [each["uid"] for each in answer["reservations"]]
-        pages, after = pages + 1, answer.get("next", "")
-    assert (found, pages) == (uids, -(-count // queries.RESERVATIONS_MOST))
+    pages = -(-count // queries.RESERVATIONS_MOST)
+    assert await paged_answers.every(answers.reservations_list, "reservations", "uid") == (uids, pages)
 
 
 async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes() -> None:
@@ -269,13 +262,4 @@ async def test_a_list_of_many_nodes_comes_in_pages_that_nats_takes() -> None:
     for name in names[: serving.NODES_MOST]:
         advertisement = objects.make_advertisement(name, 100.0 / 3.0)
         known_state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
-    found: list[str] = []
-    pages, after = 0, ""
-    while pages == 0 or after:
-        payload = await answers.capacity_list(orjson.dumps({"after": after}))
-        # `max_payload` in deploy/k8s/base/nats.conf.
-        assert len(payload) < 2 * 1024 * 1024
-        answer = orjson.loads(payload)
-        found += [each["node"] for each in answer["nodes"]]
-        pages, after = pages + 1, answer.get("next", "")
-    assert (found, pages) == (names, 3)
+    assert await paged_answers.every(answers.capacity_list, "nodes", "node") == (names, 3)

@@ -4,7 +4,6 @@ Needs no rights, but Linux 5.13, and an engine whose seccomp profile permits it 
 Source: https://docs.kernel.org/userspace-api/landlock.html
 """
 
-import contextlib
 import ctypes
 import os
 import pathlib
@@ -34,15 +33,9 @@ class _PathBeneathAttr(ctypes.Structure):
 
 
 def version() -> int:
-    """Return the version of the kernel's Landlock. Raises OSError where there is none."""
-    return _checked(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION))
-
-
-def is_there() -> bool:
-    """Return whether the kernel, and the engine, let a process use Landlock."""
-    with contextlib.suppress(OSError):
-        return version() > 0
-    return False
+    """Return the version of the kernel's Landlock, 0 where the kernel or the engine has none."""
+    found: int = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    return max(found, 0)
 
 
 def close(folders: Sequence[str], *, still_open: Iterable[pathlib.Path] = ()) -> None:
@@ -52,9 +45,9 @@ def close(folders: Sequence[str], *, still_open: Iterable[pathlib.Path] = ()) ->
     `still_open`: folders below them. Processes that have not given up the same cannot be traced either, so that nothing
     is read in their memory, or in /proc. Raises OSError.
     """
-    if not folders or not is_there():
+    if not folders or not (has := version()):
         return
-    rights = _READ_FILE | (_REFER if version() >= REFER_SINCE else 0)
+    rights = _READ_FILE | (_REFER if has >= REFER_SINCE else 0)
     libc = ctypes.CDLL(None, use_errno=True)
     attr = _RulesetAttr(handled_access_fs=rights)
     ruleset_fd = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))

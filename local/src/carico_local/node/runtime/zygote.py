@@ -274,7 +274,7 @@ def serve(root: pathlib.Path, closed: Sequence[str]) -> None:
 
     `closed`: the folders whose files no container may read, except those that it shares with the node.
     """
-    if closed and not landlock.is_there():
+    if closed and not landlock.version():
         print(f"containers may read {', '.join(closed)}: no Landlock", file=sys.stderr)
     # The supervisor handles Ctrl-C, and containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
