@@ -91,6 +91,10 @@ def _text(found: Mapping[str, Any]) -> Iterator[str]:
         f"{setup['horizon_s']} s, history {setup['history_s']} s, seed {setup['seed']}; "
         f"{found['predictions']} predictions"
     )
+    if found["drawn"] < found["series"]:
+        yield (
+            f"{found['drawn']} of {found['series']} series drawn; more --machines or a larger --per-machine draw more"
+        )
     if found["above_limit"]:
         samples = amounts.plural(found["above_limit"], "sample")
         yield f"{samples} above the limit of a series ({setup['limit']:g}, --limit): used as they are"

@@ -49,6 +49,17 @@ def test_the_table_states_what_was_drawn(
     assert "3 series, 30 samples of 60 s; 3 machines of 2, horizon 120 s, history 240 s, seed 2" in printed
     assert "10 samples above the limit of a series (21, --limit)" in printed
     assert "eurosys21" in printed
+    assert "series drawn" not in printed
+
+
+def test_series_that_no_machine_has_are_counted(
+    carico: Carico, trace: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("evaluate", "--trace", trace, *SMALL, "--machines", 1)
+    assert carico(*options) == 0
+    assert "2 of 3 series drawn; more --machines" in capsys.readouterr().out
+    assert carico(*options, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["drawn"] == 2
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,11 @@ def test_the_table_states_what_was_drawn(
         (("--horizon", 90), "--horizon: got 90 s, expected a multiple of the interval"),
         (("--history", 3600), "--history and --horizon: got 3600 s and 120 s, expected less than 1800 s in all"),
         (("--limit", "nan"), "--limit: got nan"),
+        (
+            ("--limit", "1e-320"),
+            "--limit: got 9.99989e-321, expected a positive number in the trace's unit, from 1e-100",
+        ),
+        (("--limit", "1e308"), "--limit: got 1e+308, expected"),
         (("--quick",), "--trace runs no simulation: leave out --quick"),
         (("--seeds", 3), "--trace runs no simulation: leave out --seeds"),
     ],

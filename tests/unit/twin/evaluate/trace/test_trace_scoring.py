@@ -55,6 +55,28 @@ def test_scores_by_hand() -> None:
     assert scores["oracle"].savings == pytest.approx((10 / 20 + 16 / 20) / 2)
 
 
+@pytest.mark.parametrize(("value", "limit"), [(1e9 / 7, 1e9 / 7 * 12), (1e12 / 7, 1e13), (1e9 / 7, 1e11), (0.1, 2.0)])
+def test_rounding_is_no_violation_whatever_the_unit(value: float, limit: float) -> None:
+    series = value * np.ones((12, 60)) * np.arange(1, 13)[:, np.newaxis]
+    setup = dataclasses.replace(GOLDEN_SETUP, machines=30, limit=limit)
+    scores = scoring.score(series, scoring.draw(12, setup), setup)
+    assert {name for name, each in scores.items() if each.violations} <= {"agent"}
+
+
+def test_usage_above_the_limits_has_its_own_rounding() -> None:
+    series = np.full((12, 60), 1e9 / 7)
+    scores = scoring.score(series, scoring.draw(12, GOLDEN_SETUP), GOLDEN_SETUP)
+    assert scores[scoring.DEFAULT].violations == scores["percentile-99"].violations == 0.0
+
+
+@pytest.mark.parametrize(("scale", "limit"), [(1e-160, 1.0), (1e-100, 1e100), (1e100, 1e-100), (1e100, 1e100)])
+def test_every_scale_has_finite_scores(scale: float, limit: float) -> None:
+    setup = dataclasses.replace(GOLDEN_SETUP, machines=30, limit=limit)
+    series = scale / 100.0 * waves()
+    for each in scoring.score(series, scoring.draw(12, setup), setup).values():
+        assert np.isfinite(dataclasses.astuple(each)).all()
+
+
 def test_idle_machines_have_no_severity() -> None:
     setup = scoring.Setup(interval_s=1, per_machine=2, horizon_s=1, history_s=2, limit=10.0, machines=1)
     scores = scoring.score(np.zeros((2, 6)), scoring.draw(2, setup), setup)

@@ -15,12 +15,12 @@ _OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'", " ": "a space"}
 # With one series a machine has nothing to share, and no sum to predict.
 _SERIES_LEAST = 2
 # Sums of squares stay finite.
-_VALUE_MOST = 1e100
+VALUE_MOST = 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """The samples (series, samples), each from 0 to `_VALUE_MOST`; `names` of the series."""
+    """The samples (series, samples), each from 0 to `VALUE_MOST`; `names` of the series."""
 
     names: tuple[str, ...]
     series: arrays.Array
@@ -59,10 +59,12 @@ def _rows(file: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
 
 def _header(file: str, first: tuple[int, list[str]] | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in first[1]) if first is not None else ()
-    if names and all(_number(name) is not None for name in names):
-        raise file_mistake.FileMistake(
-            file, "row 1", got=names[0], expected="a header: a name for each series, which is not a number"
-        )
+    for place, name in enumerate(names, start=1):
+        if _number(name) is not None:
+            raise file_mistake.FileMistake(
+                file, f"row 1, column {place}", got=name,
+                expected="a header: a name for each series, which is not a number",
+            )  # fmt: skip
     if len(names) < _SERIES_LEAST:
         only = names[0] if names else ""
         for separator, shown in _OTHER_SEPARATORS.items():
@@ -78,20 +80,27 @@ def _header(file: str, first: tuple[int, list[str]] | None) -> tuple[str, ...]:
 
 def _sample(file: str, number: int, row: list[str], names: tuple[str, ...]) -> list[float]:
     if len(row) != len(names):
+        place = min(len(row), len(names))
         raise file_mistake.FileMistake(
-            file, f"row {number}", got=len(row), expected=f"{len(names)} values, one for each series of the header"
-        )
+            file, _place(number, place, names), got=row[place].strip() if place < len(row) else None,
+            expected=f"{len(names)} values, one for each series of the header",
+        )  # fmt: skip
     values = []
     for place, text in enumerate(row):
         value = _number(text)
-        if value is None or not 0.0 <= value <= _VALUE_MOST:
+        if value is None or not 0.0 <= value <= VALUE_MOST:
             raise file_mistake.FileMistake(
-                file, f"row {number}, column {place + 1} ({file_mistake.shown(names[place])})",
-                got=text.strip() or None,
-                expected=f"a number from 0 to {_VALUE_MOST:g} (a gap must be filled, or its series removed)",
+                file, _place(number, place, names), got=text.strip() or None,
+                expected=f"a number from 0 to {VALUE_MOST:g} (a gap must be filled, or its series removed)",
             )  # fmt: skip
         values.append(value)
     return values
+
+
+def _place(number: int, place: int, names: tuple[str, ...]) -> str:
+    """Return where a value is: its row and column, with the name that the header has for it."""
+    name = f" ({file_mistake.shown(names[place])})" if place < len(names) else ""
+    return f"row {number}, column {place + 1}{name}"
 
 
 def _number(text: str) -> float | None:

@@ -5,7 +5,6 @@ the history before it. A violation is a prediction below the peak, its severity 
 savings are the share of the limits that is above the prediction; each is a mean over machines and samples.
 """
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -23,8 +22,6 @@ from carico_twin.evaluate.trace import reading
 # What ships.
 DEFAULT = "carico"
 ORACLE = "oracle"
-# A prediction that is lower by no more than this, in the trace's unit, is rounding.
-_TOLERANCE = 1e-9
 # A standard deviation needs two samples.
 _HISTORY_LEAST = 2
 
@@ -42,8 +39,12 @@ class Setup:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.limit < math.inf:
-            raise errors.SettingsError(f"--limit: got {self.limit:g}, expected a positive number in the trace's unit")
+        least, most = 1.0 / reading.VALUE_MOST, reading.VALUE_MOST
+        if not least <= self.limit <= most:
+            raise errors.SettingsError(
+                f"--limit: got {self.limit:g}, expected a positive number in the trace's unit, from {least:g} to "
+                f"{most:g}"
+            )
         for name, seconds in (("--horizon", self.horizon_s), ("--history", self.history_s)):
             if seconds % self.interval_s:
                 raise errors.SettingsError(
@@ -82,7 +83,7 @@ def evaluate(file: str, trace: reading.Trace, setup: Setup) -> dict[str, Any]:
     drawn = draw(series, setup)
     scores = score(trace.series, drawn, setup)
     return {
-        "trace": file, "series": series, "samples": samples, "setup": asdict(setup),
+        "trace": file, "series": series, "drawn": len(np.unique(drawn)), "samples": samples, "setup": asdict(setup),
         "above_limit": int((trace.series > setup.limit).sum()),
         "predictions": setup.machines * len(_moments(samples, setup)),
         "predictors": {name: asdict(each) for name, each in scores.items()},
@@ -127,7 +128,7 @@ def _judged(predicted: arrays.Array, peaks: arrays.Array, limits: float) -> Scor
     missing = np.maximum(peaks - predicted, 0.0)
     severity = np.divide(missing, peaks, out=np.zeros_like(peaks), where=peaks > 0.0)
     return Score(
-        violations=float((predicted < peaks - _TOLERANCE).mean()),
+        violations=float(recents.exceeded(predicted, peaks, limits).mean()),
         severity=float(severity.mean()),
         savings=float(((limits - predicted) / limits).mean()),
     )

@@ -37,8 +37,6 @@ _LARGEST_HALF_LIFE = 24.0
 # In periods: as many outcomes count as much as the doubt at the beginning. With one, an hour in which the published
 # predictor hardly violated decided for five.
 _MEASURED = 2.0
-# A lower prediction than a peak by this share of the limits is rounding.
-_TOLERANCE = 1e-12
 # The chosen weight has at most this share of the published predictor's violations and severity.
 _AT_MOST = 0.95
 # A fit of d coefficients passes through d of its outcomes, so others violate it more often: by this times d over the
@@ -117,7 +115,7 @@ class Margin:
         known, fit = self._pending.popleft()
         self._resolved.append(_Resolved(known, peaks))
         # An idle machine has no severity.
-        is_used = peaks > 0.0
+        is_used = peaks > recents.ROUNDING
         if fit is not None and is_used.any():
             outcomes = int(is_used.sum())
             found = _record(known[is_used], peaks[is_used], np.full(outcomes, 1.0 / outcomes), fit.coefficients)
@@ -131,7 +129,7 @@ class Margin:
         known = np.array([each.known for each in self._resolved])
         peaks = np.array([each.peaks for each in self._resolved])
         ages = np.arange(len(known))[::-1, np.newaxis] / self._period
-        is_used = peaks > 0.0
+        is_used = peaks > recents.ROUNDING
         if not is_used.any():
             return
         learnt = np.broadcast_to(0.5 ** (ages / _LEARN_HALF_LIFE), peaks.shape)
@@ -178,7 +176,7 @@ def _record(
     """
     predicted = np.array([_within(known, each) for each in (*coefficients, _PRIOR)])
     return promises.Record(
-        violations=(predicted < peaks - _TOLERANCE) @ share,
+        violations=recents.exceeded(predicted, peaks, 1.0) @ share,
         severity=np.maximum(1.0 - predicted / peaks, 0.0) @ share,
         level=predicted @ share,
     )

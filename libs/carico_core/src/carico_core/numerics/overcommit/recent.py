@@ -1,10 +1,16 @@
-"""What every predictor receives and returns."""
+"""What every predictor receives and returns, and whether a peak exceeded it."""
 
 import functools
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from carico_core.numerics import arrays
+
+# A difference by this share of the limits, or of a larger peak, is rounding.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,3 +42,8 @@ class Predictor(Protocol):
     def predict(self, recent: Recent) -> arrays.Array:
         """Return the largest usage (m,) expected of each machine within the horizon."""
         ...
+
+
+def exceeded(predicted: arrays.Array, peaks: arrays.Array, limits: float) -> npt.NDArray[np.bool_]:
+    """Return which predictions were below the peak by more than rounding, all in the same unit."""
+    return np.asarray(predicted < peaks - ROUNDING * np.maximum(peaks, limits))
