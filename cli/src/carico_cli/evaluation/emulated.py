@@ -15,12 +15,13 @@ _TITLES = {
 
 
 def sentence(found: Json) -> str:
-    """Return what ran on both."""
+    """Return what ran on both, and what on emulated nodes alone."""
     setting = found["setting"]
+    left_out = "".join(f"; left out: {each}" for each in found["left_out"])
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of "
         f"{setting['cores']} cores: "
-        f"emulated at scale {setting['scale']:g} (median of the runs), and in the twin (mean over seeds)"
+        f"emulated at scale {setting['scale']:g} (median of the runs), and in the twin (mean over seeds){left_out}"
     )
 
 

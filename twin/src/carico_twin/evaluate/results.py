@@ -129,10 +129,11 @@ def _emulated(selection: study.Selection, outcomes: Sequence[runs.RunResult]) ->
     compared = emulated.compare(selection.emulated, tables.table(_of(outcomes, emulated.GROUP)))
     setting = {
         field.name: getattr(selection.emulated, field.name)
-        for field in dataclasses.fields(selection.emulated) if field.name != "rows"
+        for field in dataclasses.fields(selection.emulated) if field.name not in ("rows", "left_out")
     }  # fmt: skip
     return {
         "setting": setting,
+        "left_out": list(selection.emulated.left_out),
         "figures": [
             {
                 "contender": each.contender, "figure": each.figure, "emulated": dataclasses.asdict(each.emulated),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from carico_local.compare import comparison, contender, trial
 from carico_twin import world
 from carico_twin.evaluate import results, runs, study
 from carico_twin.evaluate.comparisons import emulated, recorded
@@ -19,7 +20,20 @@ from carico_twin.schedulers import slots
 from tests.tools import carico_cli
 
 RECORDING = pathlib.Path(__file__).parents[4] / "fixtures" / "compare" / "emulated-3-nodes.json"
+CHOSEN = ("--scenario", "pi-100", "--scheduler", "oracle", "--seeds", 1, "--jobs", 1)
 Carico = Callable[..., int]
+
+
+def row() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDING.read_bytes())["contenders"]["carico"]
+    return found
+
+
+def trial_of(name: str, *, failed: int = 0) -> trial.Trial:
+    pod_s = dict.fromkeys(("mean", "p95"), 9.0)
+    return trial.Trial(
+        contender=name, repeat=1, job_s=20.0, pod_s=pod_s, max_running_per_node=4, failed=failed, bound_twice=0
+    )
 
 
 @pytest.fixture
@@ -80,8 +94,7 @@ def test_no_twin_is_faster_than_its_cores() -> None:
 def test_the_command_shows_them_side_by_side(
     carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = ("--scenario", "pi-100", "--scheduler", "oracle", "--seeds", 1, "--jobs", 1)
-    assert carico("evaluate", "--compare-with", RECORDING, *chosen, "--out", tmp_path) == 0
+    assert carico("evaluate", "--compare-with", RECORDING, *CHOSEN, "--out", tmp_path) == 0
     said = capsys.readouterr().out
     assert "36 Pods of 3 s on 3 nodes of 4 cores: emulated at scale 0.125" in said
     row = next(line for line in said.splitlines() if line.startswith("kube-100m") and "job time" in line)
@@ -119,7 +132,12 @@ def test_a_wrong_wish_is_one_line(
         (("setting", "pod_alone_s"), 10**400, "setting.pod_alone_s: got 1000000"),
         (("setting", "ceiling_cpu"), 7, "setting.ceiling_cpu: got 7, expected a number from 0.01 to 1"),
         (("contenders",), {}, "contenders: got {}, expected at least one scheduler"),
-        (("contenders", "nomad"), {}, "contenders: got 'nomad', expected carico, kube-500m"),
+        (
+            ("contenders",),
+            {"carico-500m": row()},
+            "contenders: got ['carico-500m'], expected one that can be compared (carico-500m: in the twin,",
+        ),
+        (("contenders", "nomad"), {}, "contenders: got 'nomad', expected carico, carico-500m"),
         (("contenders", "carico", "job_s", "median"), None, "carico.job_s.median: got nothing, expected a number"),
     ],
 )
@@ -132,6 +150,22 @@ def test_a_bad_file_is_refused_with_its_place(path: tuple[str, ...], value: obje
     with pytest.raises(recorded.RecordedError) as caught:
         recorded.read("compare.json", json.dumps(whole).encode())
     assert said in str(caught.value)
+
+
+def test_what_cannot_be_compared_is_left_out_with_the_reason(
+    carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = [trial_of("kube-500m"), trial_of("carico-1091m"), trial_of("kube-100m", failed=1)]
+    wanted = [contender.parse(each.contender, cores=4) for each in trials]
+    setting = json.loads(RECORDING.read_bytes())["setting"]
+    path = tmp_path / "compare.json"
+    path.write_text(json.dumps(comparison.report(trials, wanted, setting=setting)))
+    assert [each.name for each in recorded.read("compare.json", path.read_bytes()).rows] == ["kube-500m"]
+    assert carico("evaluate", "--compare-with", path, *CHOSEN, "--out", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "left out: carico-1091m: in the twin, CARICO's Pods have no requests" in said
+    assert "left out: kube-100m: it has no times: in each of its runs, a Pod failed" in said
+    assert len(json.loads((tmp_path / "evaluation.json").read_bytes())["emulated"]["left_out"]) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b"\xff\xfe"])

@@ -12,8 +12,11 @@ from carico_twin.evaluate import file_mistake
 
 VERSION = 1
 WORKLOAD = "pi"
-# The schedulers: `carico`, `kube-500m` (`-bare`: without running agents), `constant-8` (Pods per node).
-_CONTENDER = re.compile(r"carico|kube-([1-9]\d{0,5})m(-bare)?|constant-([1-9]\d{0,2})")
+# The schedulers: `carico` (`carico-500m`: with requests), `kube-500m` (`-bare`: without running agents), `constant-8`
+# (Pods per node).
+_CONTENDER = re.compile(
+    r"carico(?P<own>-[1-9]\d{0,5}m)?|kube-(?P<request>[1-9]\d{0,5})m(-bare)?|constant-(?P<pods>[1-9]\d{0,2})"
+)
 # Figures that the twin also has; all in seconds except the last.
 SPREADS = ("job_s", "pod_mean_s", "pod_p95_s")
 MOST_RUNNING = "max_running_per_node"
@@ -48,7 +51,8 @@ class Row:
 class Comparison:
     """One job of pi Pods on emulated nodes, under each scheduler. estimator, ceiling_cpu None: CARICO's default.
 
-    scale: real CPUs per emulated core. pod_alone_s: CPU time of a Pod on an idle core.
+    scale: real CPUs per emulated core. pod_alone_s: CPU time of a Pod on an idle core. left_out: schedulers of the file
+    that cannot be compared, each with the reason.
     """
 
     nodes: int
@@ -59,6 +63,7 @@ class Comparison:
     estimator: str | None
     ceiling_cpu: float | None
     rows: tuple[Row, ...]
+    left_out: tuple[str, ...]
 
 
 class _Object(file_mistake.Section):
@@ -91,6 +96,7 @@ def read(file: str, content: bytes) -> Comparison:
     cores = setting.whole("cores", least=1, most=4096)
     if (workload := setting.values.get("workload", WORKLOAD)) != WORKLOAD:
         raise setting.wrong(setting.at("workload"), workload, f"{WORKLOAD!r}, whose Pods the twin knows")
+    rows, left_out = _rows(whole.inner("contenders"), cores)
     return Comparison(
         nodes=setting.whole("nodes", least=1, most=_NODES_MOST),
         cores=cores,
@@ -99,25 +105,41 @@ def read(file: str, content: bytes) -> Comparison:
         pod_alone_s=setting.number("pod_alone_s", least=1e-3),
         estimator=None if (named := setting.text("estimator")) == "default" else named,
         ceiling_cpu=setting.optional_number("ceiling_cpu", least=0.01, most=1.0),
-        rows=_rows(whole.inner("contenders"), cores),
+        rows=rows,
+        left_out=left_out,
     )
 
 
-def _rows(found: _Object, cores: int) -> tuple[Row, ...]:
+def _rows(found: _Object, cores: int) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Return the schedulers that can be compared, and which others there are and why they cannot."""
+    rows, left_out = [], []
+    for name in found.values:
+        row = _row(found, name, cores)
+        if isinstance(row, Row):
+            rows.append(row)
+        else:
+            left_out.append(f"{name}: {row}")
     if not found.values:
         raise found.wrong(found.path, {}, "at least one scheduler")
-    return tuple(_row(found, name, cores) for name in found.values)
+    if not rows:
+        raise found.wrong(found.path, list(found.values), f"one that can be compared ({'; '.join(left_out)})")
+    return tuple(rows), tuple(left_out)
 
 
-def _row(found: _Object, name: str, cores: int) -> Row:
+def _row(found: _Object, name: str, cores: int) -> Row | str:
+    """Return the scheduler's figures, or why they cannot be compared."""
     matched = _CONTENDER.fullmatch(name)
     if matched is None:
-        raise found.wrong(found.path, name, "carico, kube-500m, kube-500m-bare or constant-8")
+        raise found.wrong(found.path, name, "carico, carico-500m, kube-500m, kube-500m-bare or constant-8")
     each = found.inner(name)
+    if all(each.inner(figure).take("median") is None for figure in SPREADS):
+        return "it has no times: in each of its runs, a Pod failed"
+    if matched["own"]:
+        return "in the twin, CARICO's Pods have no requests"
     millicores = None
-    if matched[1] or matched[3]:
+    if matched["request"] or matched["pods"]:
         # `constant-8`: requests with which eight Pods fill a node.
-        millicores = int(matched[1]) if matched[1] else cores * 1000 // int(matched[3])
+        millicores = int(matched["request"]) if matched["request"] else cores * 1000 // int(matched["pods"])
     most = each.number(MOST_RUNNING)
     return Row(
         name=name,
