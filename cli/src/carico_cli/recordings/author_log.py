@@ -175,12 +175,17 @@ class _Parser:
         self._raw.append([sample.values[name] for name in names])
 
     def _signal(self, line: str, at_s: float) -> None:
-        if found := USAGE.search(line):
+        said = line[27:]
+        if found := USAGE.match(said):
             self._usage = numbers(found)
-        elif found := DIRECTION.search(line):
+        elif found := DIRECTION.match(said):
             if not self._usage.size:
                 raise self._error("(signal) U without a (signal) y before it", "y, then U")
             self._evaluations.append(_Open(at_s=at_s, usage=self._usage, direction=numbers(found)))
+            self._usage = np.empty(0)
+        elif said.startswith(("(signal) y:", "(signal) U:")):
+            # An estimate of earlier usage, or none, would be compared with the log's.
+            raise self._error(shown(said), "two numbers, as in 'y: [0.1 0.05]' and 'U: []float64{0.9, 0.45}'")
 
     def _capacity(self, line: str, at_s: float) -> None:
         if found := PODS.search(line):

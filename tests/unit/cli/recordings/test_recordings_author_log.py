@@ -11,6 +11,19 @@ from carico_core.numerics import estimators
 from carico_core.wire import recording as wire
 from tests.unit.cli.recordings import author_logs
 
+EVALUATED = "".join(
+    f"2025/05/21 21:26:5{second}.000000 {text}\n"
+    for second in (4, 5, 6)
+    for text in (
+        "(fpca) U: blas64.General{Rows:2, Cols:2, Data:[]float64{-0.9, -0.4, -0.4, 0.9}, Stride:2}",
+        "(fpca) S: blas64.Band{Rows:2, Cols:2, KL:0, KU:0, Data:[]float64{0.4, 0.02}, Stride:1}",
+        "(fpca) sumProbU: []float64{0.9, 0.45}", "(signal) y: [0.1 0.05]", "(signal) U: []float64{0.9, 0.45}",
+        "(calc-signal) signal = 1.0000", "(kalman-2d) capacity: 1.362777 cost: -0.298046",
+        "(kalman-1d) cost: -0.198044", "(capacity) podCount = 2.000000",
+        "(two-kalman-1d) capacity: 1.285944 cost: -0.160560", "(capacity) capacity: 1.2859 | cost: -0.1606",
+    )
+)  # fmt: skip
+
 
 def test_a_pods_sandbox_comes_first_and_goes_last() -> None:
     lives = [
@@ -103,6 +116,20 @@ def test_each_build_of_the_author_has_its_samples(
             author_logs.log() + b"2025/05/21 21:26:54.000000 (signal) U: []float64{0.5, 0.5}\n",
             "line 13: got (signal) U without a (signal) y before it, expected y, then U",
         ),
+        *(
+            (
+                author_logs.log(more=EVALUATED.replace(text, f"(signal) {broken}", 1)),
+                f"line {line}: got '(signal) {broken}', expected two numbers, as in 'y: [0.1 0.05]'",
+            )
+            for line, text, broken in (
+                (16, "(signal) y: [0.1 0.05]", "y: [NaN 0.05]"),
+                (17, "(signal) U: []float64{0.9, 0.45}", "U: []float64{NaN, 0.45}"),
+            )
+        ),
+        (
+            author_logs.log(more=EVALUATED + "2025/05/21 21:26:56.000000 (signal) U: []float64{0.5, 0.5}\n"),
+            "line 46: got (signal) U without a (signal) y before it, expected y, then U",
+        ),
         (
             b"2025/05/21 21:26:53.000000 created container informer\n",
             "line 1: got the end, after 1 lines without a (metrics) sample",
@@ -158,20 +185,6 @@ def test_no_bytes_raise_anything_but_a_recording_error(junk: bytes) -> None:
         else:
             said = ""
         assert "\n" not in said
-
-
-EVALUATED = "".join(
-    f"2025/05/21 21:26:5{second}.000000 {text}\n"
-    for second in (4, 5, 6)
-    for text in (
-        "(fpca) U: blas64.General{Rows:2, Cols:2, Data:[]float64{-0.9, -0.4, -0.4, 0.9}, Stride:2}",
-        "(fpca) S: blas64.Band{Rows:2, Cols:2, KL:0, KU:0, Data:[]float64{0.4, 0.02}, Stride:1}",
-        "(fpca) sumProbU: []float64{0.9, 0.45}", "(signal) y: [0.1 0.05]", "(signal) U: []float64{0.9, 0.45}",
-        "(calc-signal) signal = 1.0000", "(kalman-2d) capacity: 1.362777 cost: -0.298046",
-        "(kalman-1d) cost: -0.198044", "(capacity) podCount = 2.000000",
-        "(two-kalman-1d) capacity: 1.285944 cost: -0.160560", "(capacity) capacity: 1.2859 | cost: -0.1606",
-    )
-)  # fmt: skip
 
 
 @hypothesis.given(
