@@ -17,12 +17,12 @@ _CREATED, _STARTED, _EXITED, _DELETED = range(4)
 
 def from_log(log: author_log.AuthorLog, *, name: str) -> trace.Trace:
     """Return the trace of a log."""
-    parts = sample_words.shares(log.columns, log.raw)
     cpu = sample_words.cpu(log.columns) or ()
     has_memory = sample_words.MEMORY in log.columns
     start_s = float(log.times_s[0])
     # Lines of two goroutines may be out of order by a millisecond; the times of samples must not decrease.
     times_s = np.maximum.accumulate(log.times_s)
+    parts = sample_words.shares(log.columns, times_s, log.raw)
     facts = recording.NodeFacts(
         node=name,
         dims=("cpu", "memory") if has_memory else ("cpu",),

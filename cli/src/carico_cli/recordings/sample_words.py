@@ -88,25 +88,28 @@ def cpu(names: tuple[str, ...]) -> tuple[str, ...] | None:
     return tuple(name for name in (UTILISATION, pressure) if name is not None and name in names) or None
 
 
-def shares(names: tuple[str, ...], raw: messages.Array) -> messages.Array:
-    """Return the samples (n, columns) as shares from 0 to 1, whatever their units."""
+def shares(names: tuple[str, ...], times_s: messages.Array, raw: messages.Array) -> messages.Array:
+    """Return the samples (n, columns) as shares from 0 to 1, whatever their units; times_s (n,): never decreasing."""
     values = raw.copy()
     averages = [index for index, name in enumerate(names) if " avg" in name]
     pressures = [
         index for index, name in enumerate(names) if name.endswith(("pressure", "full")) and index not in averages
     ]
     values[:, averages] /= 100.0
-    for index in pressures:
-        values[:, index] = _per_sample(values[:, index])
     if pressures and values[:, pressures].max() > _SHARE_MOST:
-        values[:, pressures] /= PERIOD_US
+        values[:, pressures] = _of_microseconds(times_s, values[:, pressures])
     clipped: messages.Array = np.clip(values, 0.0, 1.0)
     return clipped
 
 
-def _per_sample(column: messages.Array) -> messages.Array:
-    """Return what each sample adds, if the column is a total that was not subtracted."""
-    steps = np.diff(column)
-    is_total = len(column) >= _TOTALS_LEAST and column[-1] > _SHARE_MOST * PERIOD_US and bool((steps >= 0.0).all())
-    # What the first sample added is not known: as much as the second one.
-    return np.concatenate([steps[:1], steps]) if is_total else column
+def _of_microseconds(times_s: messages.Array, waited_us: messages.Array) -> messages.Array:
+    """Return shares of the time: of 100 ms, or, of totals that were not subtracted, of that since the last sample."""
+    found = waited_us / PERIOD_US
+    steps_us, passed_us = np.diff(waited_us, axis=0), 1e6 * np.diff(times_s)[:, np.newaxis]
+    grows = (steps_us >= 0.0).all(axis=0)
+    # In a file of totals, those of a resource for which hardly any task waits are small.
+    if len(waited_us) >= _TOTALS_LEAST and waited_us[-1, grows].max(initial=0.0) > _SHARE_MOST * PERIOD_US:
+        added = np.divide(steps_us, passed_us, out=np.zeros_like(steps_us), where=passed_us > 0.0)
+        # What the first sample added is not known: as much as the second one.
+        found[:, grows] = np.concatenate([added[:1], added])[:, grows]
+    return found

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_cli.recordings import sample_words
+from carico_core.domain import messages
 
 PARTS = {
     "cpu utilisation: 0.5": ("utilisation", 0.5),
@@ -17,6 +18,11 @@ PARTS = {
     "cpu full avg10=1.5": ("full avg10", 1.5),
     "cpu full 7": ("full", 7.0),
 }
+
+
+def times(count: int) -> messages.Array:
+    """Ten samples a second."""
+    return np.arange(count) / 10.0
 
 
 @pytest.mark.parametrize(
@@ -57,17 +63,37 @@ def test_what_is_no_sample(text: str) -> None:
 def test_shares_are_of_100_ms_of_percent_or_as_they_are() -> None:
     names = ("utilisation", "pressure", "full avg10", "io pressure")
     raw = np.array([[0.5, 25_000.0, 12.5, 1.0], [1.2, 130_000.0, 0.0, 0.0]])
-    np.testing.assert_allclose(sample_words.shares(names, raw), [[0.5, 0.25, 0.125, 1e-5], [1.0, 1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(
+        sample_words.shares(names, times(2), raw), [[0.5, 0.25, 0.125, 1e-5], [1.0, 1.0, 0.0, 0.0]]
+    )
     # Shares of pressure exceed 1 by a scheduling delay, and are clipped.
-    np.testing.assert_allclose(sample_words.shares(("pressure",), np.array([[0.25], [1.02]])), [[0.25], [1.0]])
+    raw = np.array([[0.25], [1.02]])
+    np.testing.assert_allclose(sample_words.shares(("pressure",), times(2), raw), [[0.25], [1.0]])
 
 
 def test_totals_that_were_not_subtracted_are() -> None:
     added = np.array([1e4, 2e4, 0.0, 5e4, 1e5, 3e4, 0.0, 0.0, 1e4, 2e4, 4e4])
     total = 7e6 + np.cumsum(added)
-    found = sample_words.shares(("pressure",), total[:, np.newaxis])[:, 0]
+    found = sample_words.shares(("pressure",), times(11), total[:, np.newaxis])[:, 0]
     np.testing.assert_allclose(found[1:], added[1:] / 1e5)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("passed_s", [[1.0] * 20, [0.1] * 9 + [2.0] + [0.1] * 10], ids=["1 Hz", "a gap"])
+def test_totals_are_shares_of_the_time_that_passed(passed_s: list[float]) -> None:
+    at_s = 1.7e9 + np.cumsum(passed_s)
+    # A tenth of the time a task waits for a CPU, a thousandth for memory.
+    totals = 7e6 + np.outer(at_s - at_s[0], [1e5, 1e3]) - [0.0, 6.9e6]
+    found = sample_words.shares(("pressure", "memory pressure"), at_s, totals)
+    np.testing.assert_allclose(found, np.tile([0.1, 0.001], (20, 1)), rtol=1e-4)
+
+
+def test_in_no_time_nothing_waits() -> None:
+    at_s = times(12)
+    at_s[5] = at_s[4]
+    found = sample_words.shares(("pressure",), at_s, 1e6 + 1e4 * np.arange(12.0)[:, np.newaxis])[:, 0]
+    assert found[5] == 0.0
+    assert found[6] == pytest.approx(0.05)
 
 
 def test_the_mean_over_10_s_stands_for_a_pressure_that_is_missing() -> None:
