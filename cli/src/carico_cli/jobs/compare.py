@@ -98,11 +98,12 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         if value is not None:
             raise errors.SettingsError(f"{flag}: is for --applications, which is not given")
     given["repeats"] = given["repeats"] or DEFAULT_REPEATS
-    wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
+    cores = plans.offered_cores(request)
+    wanted = [contenders.parse(each, cores=cores) for each in given["chosen"] or contenders.DEFAULT]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)
     chosen = _chosen(given, request, millicores=millicores)
     asked = given["servers_cpu"]
-    given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=request.cores)
+    given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=cores)
     prints_json = given["output"] is formats.Output.JSON
     out: pathlib.Path = given["out"] or pathlib.Path("var") / name
     report_folder.check(out)
@@ -161,9 +162,13 @@ def _chosen(given: Mapping[str, Any], request: plans.Options, *, millicores: int
     if not file.exists():
         raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(_PROGRAMS)} or a file of manifests")
     plan = plans.make_plan(request, machine.read_machine())
-    nodes = [loads.node(each, cores=plan.cores, memory_bytes=plans.NODE_MEMORY_BYTES) for each in plan.node_names]
+    are_emulated = plan.node_kind is not plans.NodeKind.KUBELET
+    cores, memory_bytes = plans.offered_cores(plan), plans.NODE_MEMORY_BYTES if are_emulated else plan.memory_bytes
+    nodes = [
+        loads.node(each, cores=cores, memory_bytes=memory_bytes, is_emulated=are_emulated) for each in plan.node_names
+    ]
     documents = manifest_files.read(file, "--workload")
-    found = loads.read(documents, file=named, nodes=nodes, millicores=millicores)
+    found = loads.read(documents, file=named, nodes=nodes, millicores=millicores, are_emulated=are_emulated)
     each_s = loads.SECONDS if seconds is None else float(seconds)
     return _Chosen(workload=file.name, load=found, pod_s=None, total_s=each_s * found.pods)
 
@@ -257,6 +262,7 @@ def _setting(plan: plans.Plan, chosen: _Chosen, bound_s: float, notes: Sequence[
     assert chosen.load is not None
     return {
         "workload": chosen.workload, "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale,
+        "offered_cores": plans.offered_cores(plan),
         "pods": chosen.load.pods, "pod_alone_s": chosen.pod_s,
         "bound_s": None if chosen.pod_s is None else round(bound_s, 3), "estimator": plan.estimator or "default",
         "ceiling_cpu": plan.ceiling_cpu, "notes": list(notes),

@@ -86,7 +86,7 @@ def _took(row: Mapping[str, Any]) -> str:
 
 def _of_kube(found: Report) -> dict[str, str]:
     """Return the contenders of kube-scheduler, and with which requests; without agents only where no other ran."""
-    parsed = [contenders.parse(name, cores=found["setting"]["cores"]) for name in found["contenders"]]
+    parsed = [contenders.parse(name, cores=found["setting"]["offered_cores"]) for name in found["contenders"]]
     others = [each for each in parsed if each.scheduler_name == contenders.KUBE_SCHEDULER]
     chosen = [each for each in others if each.agents] or others
     return {

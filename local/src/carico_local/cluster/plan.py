@@ -137,6 +137,11 @@ def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
     return min(MOST_NODES, max(FEWEST_NODES, math.floor((cpus - CONTROL_PLANE_CPUS) / (cores * scale))))
 
 
+def offered_cores(of: "Options | Plan") -> float:
+    """Return the cores that a node offers to Pods: an emulated one has a scale, which a kubelet does not know."""
+    return of.cores * of.scale if of.node_kind == NodeKind.KUBELET else float(of.cores)
+
+
 def make_plan(options: Options, on: machine.Machine, binaries: Mapping[str, str] | None = None) -> Plan:
     """Return the plan for `options` on a machine; `binaries`: paths of the programs that it needs.
 

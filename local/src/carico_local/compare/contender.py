@@ -32,8 +32,8 @@ class Contender:
         return self.scheduler_name == KUBE_SCHEDULER and self.agents and self.name.startswith("kube-")
 
 
-def parse(name: str, *, cores: int) -> Contender:
-    """Return the contender with a name, on nodes with `cores` cores. Raises `SettingsError`.
+def parse(name: str, *, cores: float) -> Contender:
+    """Return the contender with a name, on nodes that offer `cores` cores. Raises `SettingsError`.
 
     `kube-500m`: kube-scheduler, each Pod requests half a core. `kube-500m-bare`: the same without agents.
     `carico-1091m`: CARICO, each Pod with a request, as learnt requests at admission.
@@ -48,10 +48,16 @@ def parse(name: str, *, cores: int) -> Contender:
             f"--contender: got {name!r}, expected carico, kube-500m, kube-500m-bare (without agents), constant-8 or "
             f"carico-1091m (with requests){_near_miss(name)}"
         )
+    most = round(cores * 1000)
+    asked = int(found["request"] or found["own"] or 0)
+    if asked > most:
+        raise errors.SettingsError(
+            f"--contender: got {name!r}, expected a request of at most {most}m: a node has {cores:g} cores for Pods"
+        )
     if name.startswith(CARICO):
-        own = int(found["own"]) if found["own"] else None
+        own = asked or None
         return Contender(name=name, scheduler_name=names.SCHEDULER_NAME, request_millicores=own)
-    request = int(found["request"]) if found["request"] else cores * 1000 // int(found["pods"])
+    request = asked or most // int(found["pods"])
     return Contender(
         name=name, scheduler_name=KUBE_SCHEDULER, request_millicores=request, agents=found["bare"] is None
     )  # fmt: skip

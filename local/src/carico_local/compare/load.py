@@ -5,20 +5,20 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from carico_core.domain import cluster, errors, judgement
+import orjson
+
+from carico_core.domain import cluster, errors
 from carico_core.wire import fields
-from carico_core.wire.kubernetes import api_objects
+from carico_local.compare import admission
 from carico_local.compare import contender as contenders
 from carico_local.jobs import job as jobs
 from carico_local.jobs import job_labels
 from carico_local.node.reporting import registration
-from carico_local.node.spec import pod as pod_spec
 
 Object = Mapping[str, Any]
 # What a Pod of a manifest is taken to work if nothing states it: only the time after which a run is given up depends on
 # it.
 SECONDS = 60.0
-_ENDING = ("Never", "OnFailure")
 # Kinds whose Pods do not end.
 _ENDLESS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
 _PODS_MOST = 10_000
@@ -146,36 +146,58 @@ def _request(spec: dict[str, Any], millicores: int | None) -> None:
         container["resources"] = {**resources, **({"requests": requests} if requests else {})}
 
 
-def node(name: str, *, cores: int, memory_bytes: float) -> cluster.Node:
-    """Return a node as the cluster will have it, of which the controllers copy two labels to their former names."""
+def node(name: str, *, cores: float, memory_bytes: float, is_emulated: bool = True) -> cluster.Node:
+    """Return a node as the cluster will have it, of which the controllers copy two labels to their former names.
+
+    `is_emulated`: not a kubelet.
+    """
     labels = registration.labels(name)
+    if not is_emulated:
+        del labels[registration.EMULATED_LABEL]
     former = {f"beta.{key}": labels[key] for key in ("kubernetes.io/os", "kubernetes.io/arch")}
     return cluster.Node(
         name=name, uid=name, labels={**labels, **former}, taints=(), unschedulable=False, ready=True, deleting=False,
-        allocatable_cores=float(cores), allocatable_bytes=memory_bytes, pod_limit=0,
+        allocatable_cores=cores, allocatable_bytes=memory_bytes, pod_limit=0,
     )  # fmt: skip
 
 
 def read(
-    documents: Iterable[object], *, file: str, nodes: Sequence[cluster.Node], millicores: int = 0
+    documents: Iterable[object], *, file: str, nodes: Sequence[cluster.Node], millicores: int = 0,
+    are_emulated: bool = True,
 ) -> Manifests:  # fmt: skip
     """Return the Pods of a file's objects. Raises `SettingsError` for what cannot run on these nodes.
 
-    `millicores`: the largest CPU request that a contender gives to a Pod.
+    `millicores`: the largest CPU request that a contender gives to a Pod. `are_emulated`: the nodes, not kubelets.
     """
     templates: list[Object] = []
     for number, document in enumerate(documents, start=1):
         if document is None:
             continue
         where = f"--workload {file}, object {number}"
-        templates += _templates(document, where)
+        templates += _templates(_as_json(document, where), where)
         if len(templates) > _PODS_MOST:
             raise errors.SettingsError(f"{where}: got more than {_PODS_MOST} Pods, expected at most as many")
     if not templates:
         raise errors.SettingsError(f"--workload {file}: got no object, expected a Pod or a Job")
-    for template in templates:
-        _check(template, file, nodes, millicores=millicores)
+    # Pods of a Job have one template.
+    every = list({id(each): each for each in templates}.values())
+    pods = []
+    for template, made in zip(every, Manifests(templates=every).manifests(), strict=True):
+        metadata = template["metadata"]
+        name = metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "(no name)"
+        where = f"--workload {file}: Pod {name}"
+        pod = admission.check(made, where, nodes, millicores=millicores, are_emulated=are_emulated)
+        pods.append((where, pod))
+    admission.check_affinity(pods)
     return Manifests(templates=templates)
+
+
+def _as_json(document: object, where: str) -> object:
+    """Return an object of YAML as the API server gets it: with text as keys, and times as text."""
+    try:
+        return orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError as error:
+        raise errors.SettingsError(f"{where}: cannot be written as JSON: {error}") from None
 
 
 def _templates(document: object, where: str) -> list[Object]:
@@ -191,6 +213,12 @@ def _templates(document: object, where: str) -> list[Object]:
         return [{"metadata": metadata, "spec": spec}]
     if kind == "Job":
         template = _part(spec, "template", where)
+        for field, only in (("completionMode", "NonIndexed"), ("suspend", False)):
+            if spec.get(field) not in (None, only):
+                raise errors.SettingsError(
+                    f"{where}: spec.{field}: got {fields.shown(spec[field])}, expected {only!r} or none: its Pods are "
+                    "created without a Job"
+                )
         # Without completions, a Job is done with as many Pods as it has at a time.
         count = spec.get("completions", spec.get("parallelism", 1))
         if type(count) is not int or not 1 <= count <= _PODS_MOST:
@@ -215,39 +243,3 @@ def _part(found: Object, name: str, where: str) -> Object:
     if not isinstance(part, dict | None):
         raise errors.SettingsError(f"{where}: {name}: got {fields.shown(part)}, expected an object")
     return part or {}
-
-
-def _check(template: Object, file: str, nodes: Sequence[cluster.Node], *, millicores: int) -> None:
-    """Refuse a Pod that would not run, or not end, on these emulated nodes. Raises `SettingsError`."""
-    metadata, spec = template["metadata"], template["spec"]
-    name = metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "(no name)"
-    where = f"--workload {file}: Pod {name}"
-    if spec.get("nodeName"):
-        raise errors.SettingsError(f"{where}: nodeName: got {spec['nodeName']!r}, expected none: schedulers choose it")
-    if spec.get("restartPolicy") not in _ENDING:
-        got = spec.get("restartPolicy") or "Always, the default"
-        raise errors.SettingsError(f"{where}: restartPolicy: got {got}, expected Never or OnFailure: it must end")
-    if not isinstance(spec.get("containers"), list) or not spec["containers"]:
-        raise errors.SettingsError(f"{where}: has no container, expected at least one")
-    created = {
-        "metadata": {
-            **metadata, "name": name, "namespace": "default", "uid": "-", "creationTimestamp": "2026-01-01T00:00:00Z"
-        },
-        "spec": spec,
-    }  # fmt: skip
-    try:
-        parsed = pod_spec.parse({**created, "spec": {**spec, "nodeName": "-"}})
-        judged = judgement.judge(api_objects.parse_pod(created), nodes)
-    except (ValueError, errors.CaricoError) as error:
-        raise errors.SettingsError(f"{where}: {error}") from None
-    if parsed.unsupported:
-        raise errors.SettingsError(f"{where}: emulated nodes do not run this: {'; '.join(parsed.unsupported)}")
-    limit_cores = parsed.containers[0].limit_cores
-    if limit_cores is not None and limit_cores * 1000.0 < millicores:
-        raise errors.SettingsError(
-            f"{where}: limits {limit_cores:g} of cpu, expected at least {millicores / 1000.0:g}, a contender's "
-            "request; raise the limit, or choose contenders with --contender"
-        )
-    if judged.never:
-        hints = "".join(f"; {hint}" for hint in judged.hints)
-        raise errors.SettingsError(f"{where}: could never be placed: {judged.why}{hints}")

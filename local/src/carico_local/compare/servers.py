@@ -17,8 +17,8 @@ READY_MOST_S = 60.0
 GRACE_S = 20
 
 
-def millicores(text: str, *, cores: int) -> int:
-    """Return a server's request, on nodes with `cores` cores. Raises `SettingsError`.
+def millicores(text: str, *, cores: float) -> int:
+    """Return a server's request, on nodes that offer `cores` cores. Raises `SettingsError`.
 
     >>> millicores("100m", cores=4), millicores("1.5", cores=4)
     (100, 1500)
@@ -29,7 +29,7 @@ def millicores(text: str, *, cores: int) -> int:
         found = 0
     if not 1 <= found <= cores * 1000:
         raise errors.SettingsError(
-            f"--servers-cpu: got {text!r}, expected CPU such as 100m or 0.5, from 1m to the {cores} cores of a node"
+            f"--servers-cpu: got {text!r}, expected CPU such as 100m or 0.5, from 1m to the {cores:g} cores of a node"
         )
     return found
 

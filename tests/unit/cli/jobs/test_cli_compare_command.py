@@ -17,7 +17,7 @@ kind: Pod
 metadata: {name: a}
 spec:
   restartPolicy: Never
-  containers: [{name: main, command: [sleep, "1"], resources: {limits: {cpu: 100m}}}]
+  containers: [{name: main, image: busybox, command: [sleep, "1"], resources: {limits: {cpu: 100m}}}]
 """
 
 
@@ -25,6 +25,15 @@ spec:
     ("words", "said"),
     [
         (("--seconds", "-5", "--contender", "carico"), "--seconds: got -5, expected 0.05 to 86400"),
+        (("--contender", "kube-9000m"), "--contender: got 'kube-9000m', expected a request of at most 4000m"),
+        (
+            ("--nodes", "kubelet=2", "--contender", "kube-1000m"),
+            "--contender: got 'kube-1000m', expected a request of at most 500m: a node has 0.5 cores for Pods",
+        ),
+        (
+            ("--nodes", "kubelet=2", "--contender", "kube-100m", "--servers-cpu", "1"),
+            "--servers-cpu: got '1', expected CPU such as 100m or 0.5, from 1m to the 0.5 cores of a node",
+        ),
         (("--contender", "kube-200m"), "limits 0.1 of cpu, expected at least 0.2"),
         (("--pods", "3"), "--pods: a file of manifests has its own number of Pods"),
     ],
@@ -50,6 +59,21 @@ def test_a_file_that_chooses_a_node_that_will_not_be_there_is_refused(
             refused(manifest, words, tmp_path, monkeypatch, capsys)
     else:
         assert f"Pod a: could never be placed: {said}" in refused(manifest, words, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(("nodes", "is_taken"), [("2", False), ("kubelet=2", True)])
+def test_a_file_is_checked_for_the_nodes_that_it_will_have(
+    nodes: str, is_taken: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    manifest = MANIFEST.replace('command: [sleep, "1"], ', "")
+    words = ("--nodes", nodes, "--contender", "carico")
+    if is_taken:
+        with pytest.raises(AssertionError, match="a cluster starts"):
+            refused(manifest, words, tmp_path, monkeypatch, capsys)
+    else:
+        said = refused(manifest, words, tmp_path, monkeypatch, capsys)
+        assert "Pod a: emulated nodes do not run this: container 'main' has no command" in said
 
 
 def refused(

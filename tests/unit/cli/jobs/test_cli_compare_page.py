@@ -33,8 +33,8 @@ def report(runs: int = 5, **contenders: dict[str, object]) -> dict[str, Any]:
     ]
     return {
         "setting": {
-            "workload": "pi", "pods": 40, "pod_alone_s": 5.0, "nodes": 3, "cores": 4, "scale": 0.125, "bound_s": 21.7,
-            "notes": ["a <b> note"],
+            "workload": "pi", "pods": 40, "pod_alone_s": 5.0, "nodes": 3, "cores": 4, "offered_cores": 4.0,
+            "scale": 0.125, "bound_s": 21.7, "notes": ["a <b> note"],
         },
         "contenders": rows, "idle_server_p99_ms": {"median": None}, "idle_server_ms": None, "agent_overhead": {},
         "targets": [], "trials": trials, "ended_at_ns": 1_795_446_245_000_000_000, "carico_version": "0.1.0",

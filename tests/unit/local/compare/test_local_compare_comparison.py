@@ -53,6 +53,17 @@ def test_an_unknown_name_is_refused(name: str) -> None:
         contender.parse(name, cores=4)
 
 
+@pytest.mark.parametrize("name", ["kube-4001m", "kube-9000m-bare", "carico-4001m"])
+def test_a_request_above_a_nodes_cores_is_refused(name: str) -> None:
+    assert contender.parse(name.replace("4001", "4000").replace("9000", "4000"), cores=4).request_millicores == 4000
+    with pytest.raises(errors.SettingsError, match="expected a request of at most 4000m: a node has 4 cores"):
+        contender.parse(name, cores=4)
+
+
+def test_a_contenders_pods_fill_a_kubelet() -> None:
+    assert contender.parse("constant-8", cores=0.5).request_millicores == 62
+
+
 def test_pods_of_a_contender_name_its_scheduler_and_request() -> None:
     job = jobs.Job(
         name="x", workload=jobs.Workload.PI, pods=1, scheduler_name="default-scheduler", request_millicores=250
