@@ -1,4 +1,7 @@
-"""One job under CARICO and under the real kube-scheduler in turn, with agents and without."""
+"""One job of programs that wait under CARICO and under the real kube-scheduler in turn, with agents and without.
+
+`carico demo --compare` does so with `pi` (`test_e2e_demo`).
+"""
 
 import json
 import pathlib
@@ -14,6 +17,8 @@ CONTENDERS = ("carico", "kube-500m-bare")
 async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) -> None:
     shell = carico_command.Shell(tmp_path)
     words = ["compare", "--name", "e2e-cmp", "--nodes", "2", "--repeats", "1", "--pods", "8", "--seconds", ".5"]
+    # Two of each kind of program.
+    words += ["--workload", "waiting"]
     for name in CONTENDERS:
         words += ["--contender", name]
     code, out, err = await shell.run(*words, "--servers-cpu", "100m", "--json", within_s=600.0)
@@ -26,6 +31,7 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
         assert row["server_p99_ms"]["median"] > 0.0, name
     assert found["idle_server_p99_ms"]["median"] > 0.0
     assert found["setting"]["servers_millicores"] == 100
+    assert (found["setting"]["workload"], found["setting"]["pods"]) == ("waiting", 8)
     assert {one["verdict"] for one in found["targets"]} <= {"met", "missed", "unknown"}
     page = (tmp_path / "var" / "e2e-cmp" / "compare.html").read_text()
     assert "<svg" in page
