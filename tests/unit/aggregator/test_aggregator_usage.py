@@ -566,6 +566,57 @@ async def test_what_the_bucket_has_lost_is_written_again() -> None:
     assert sorted(each.name for each in kept_of(replica.hub)) == sorted(names)
 
 
+@pytest.mark.parametrize("is_handed_on", [True, False])
+async def test_what_the_bucket_has_lost_is_known_to_a_replica_that_joins_or_comes_next(*, is_handed_on: bool) -> None:
+    old = Replica()
+    new = Replica(hub=old.hub, name="r9")
+    names = {f"app/x/{number}" for number in range(60)}
+    old.app.members.take([reports.report("node-1", 1)], 0.0)
+    await old.app.listen()
+    await memory_bus.MemoryBus(old.hub).publish(
+        subjects.usage("node-1"), wire.encode_usage(of_classes("node-1", dict.fromkeys(names, used())))
+    )
+    await old.app.usage.keep()
+    # NATS and its store are replaced, and then the aggregator.
+    old.hub.set_away(True)
+    old.hub.usage.clear()
+    old.hub.set_away(False)
+    keeping = asyncio.create_task(old.app.usage.keep_forever())
+    joining = asyncio.create_task(new.app.listen()) if is_handed_on else None
+    if joining is not None:
+        await joining
+    keeping.cancel()
+    await old.app.usage.keep_all()
+    if joining is None:
+        await new.app.listen()
+    assert set(new.app.usage.known.names()) == names
+
+
+async def test_a_replica_that_joined_before_the_one_that_knows_was_back_learns_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = Replica()
+    # It is the one that writes from then on.
+    new = Replica(hub=old.hub, name="q9")
+    names = {f"app/x/{number}" for number in range(60)}
+    old.app.members.take([reports.report("node-1", 1)], 0.0)
+    found = of_classes("node-1", dict.fromkeys(names, used()))
+    old.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(found))
+    await old.app.usage.keep()
+    old.hub.usage.clear()
+    # The old one does not listen yet.
+    await new.app.listen()
+    assert len(new.app.usage.known) == 0
+    keeping = asyncio.create_task(old.app.usage.keep_forever())
+    old.app._bus.came_back()  # type: ignore[attr-defined]  # a bus in memory
+    await waiting.until(lambda: {each.name for each in kept_of(old.hub)} == names)
+    keeping.cancel()
+    monkeypatch.setattr(kept_usage, "KEEP_EVERY_S", 0.0)
+    keeping = asyncio.create_task(new.app.usage.keep_forever())
+    await waiting.until(lambda: set(new.app.usage.known.names()) == names)
+    keeping.cancel()
+
+
 async def test_a_stop_while_it_is_written_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     replica = Replica()
     names = [f"app/x/{number}" for number in range(60)]

@@ -1,9 +1,10 @@
 """What Pods use, at one replica: taken in from nodes, kept over restarts, answered as recommendations.
 
-A replica that joins requests what is known, and holds the reports of nodes from then on. The keeper writes at once what
-it had received until then; if it is the keeper that is back, the next one does. The new one reads that after `JOIN_S`
-and takes in what it has held, so that each report counts once with it, and either of them can be the one that writes
-from then on.
+A replica that joins requests what is known, and holds the reports of nodes from then on. The keeper writes at once all
+that it had received until then; if it is the keeper that is back, the next one does. The new one reads that after
+`JOIN_S` and takes in what it has held, so that each report counts once with it, and either of them can be the one that
+writes from then on. If there was nothing, it reads once more at its first turn: NATS may have come back without its
+store, and the keeper later than this one.
 """
 
 import asyncio
@@ -72,6 +73,8 @@ class KeptUsage:
         # For metrics, and when it was made; monotonic seconds.
         self._recommended: list[tuple[str, dict[str, float]]] = []
         self._recommended_s = -math.inf
+        self._joined_with_nothing = False
+        bus.on_reconnect(self._on_reconnect)
 
     async def listen(self) -> None:
         """Subscribe to the nodes and continue from what is kept; waits while the bus is not available.
@@ -81,7 +84,7 @@ class KeptUsage:
         self._held = collections.deque(maxlen=HELD_MOST)
         await serving.until_taken(lambda: self._listening.arrange(self._bus))
         await asyncio.sleep(JOIN_S)
-        await self._resume()
+        self._joined_with_nothing = not await self._resume()
         held, self._held, self._early = self._held, None, collections.deque(maxlen=HELD_MOST)
         for subject, payload in held:
             self.on_report(subject, payload)
@@ -97,6 +100,9 @@ class KeptUsage:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(KEEP_EVERY_S):
                     await self._others_join.wait()
+            if self._joined_with_nothing:
+                self._joined_with_nothing = False
+                await self._resume()
             self.known.expire(now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s())
             if self._others_join.is_set():
                 self._others_join.clear()
@@ -105,8 +111,9 @@ class KeptUsage:
                 await self.keep()
 
     def hand_on(self) -> None:
-        """Write at once what has changed, for another replica that joins; called at one of those that know."""
+        """Write all classes at once, for another replica that joins; called at one of those that know."""
         # The new one holds what nodes report from now on: what is written must not contain it too.
+        self.known.doubt_kept()
         self._due |= self.known.take_changed()
         self._others_join.set()
 
@@ -115,6 +122,16 @@ class KeptUsage:
         if self._is_keeper():
             self._due |= self.known.take_changed(also=next(self._turns))
             await self._write()
+
+    async def keep_all(self) -> None:
+        """Write all classes to the bucket, as the last act of a keeper."""
+        self.known.doubt_kept()
+        await self.keep()
+
+    def _on_reconnect(self) -> None:
+        # The server may have come back with another store.
+        if self._is_keeper():
+            self.hand_on()
 
     async def _write(self) -> None:
         """Write the keys of the bucket that are due; those that cannot be written are due the next time."""
@@ -187,12 +204,16 @@ class KeptUsage:
             self._counted.dropped("kept_usage", streams.usage_subject(key), wrong)
         return wire.encode_kept(fitting)
 
-    async def _resume(self) -> None:
+    async def _resume(self) -> bool:
+        """Take in what is kept; return whether there was anything."""
+        found = False
         for key in range(streams.USAGE_KEYS):
             stored = await serving.until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
             if stored is None:
                 continue
+            found = True
             try:
                 self.known.resume(wire.decode_kept(stored))
             except errors.MessageError as error:
                 self._counted.dropped("kept_usage", streams.usage_subject(key), error)
+        return found

@@ -64,5 +64,5 @@ async def _run(
             raise errors.BusUnavailable("the connection to NATS is closed for good")
     finally:
         # So that an update of the only replica loses nothing.
-        await aggregator.usage.keep()
+        await aggregator.usage.keep_all()
         await bus.close()

@@ -232,6 +232,10 @@ class Usages:
                 found.setdefault(key, []).append(self.facts(name))
         return {key: sorted(each, key=lambda one: -one.last_ns) for key, each in found.items()}
 
+    def doubt_kept(self) -> None:
+        """Take all classes as changed: the bucket may have lost what was written."""
+        self._changed.update(map(_key, self._classes))
+
     def resume(self, kept: Iterable[usage.KeptClass]) -> None:
         """Continue from what was kept."""
         for each in kept:
