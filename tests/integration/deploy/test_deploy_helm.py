@@ -233,6 +233,14 @@ def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:
         ("--set=agent.settings.CARICO_AGENT_DIMS[0]=cpu", "CARICO_AGENT_DIMS"),
         # Kubernetes gives it.
         ("--set=agent.settings.CARICO_AGENT_NODE=node-1", "CARICO_AGENT_NODE"),
+        # Probes, Services and network policies go by the port.
+        ("--set=scheduler.settings.CARICO_SCHEDULER_HTTP_PORT=9090", "CARICO_SCHEDULER_HTTP_PORT"),
+        ("--set=web.settings.CARICO_WEB_HTTP_PORT=80", "CARICO_WEB_HTTP_PORT"),
+        ("--set=recommender.settings.CARICO_RECOMMENDER_ADMISSION_PORT=9443", "CARICO_RECOMMENDER_ADMISSION_PORT"),
+        # Rights go by the name.
+        ("--set=recommender.settings.CARICO_RECOMMENDER_ADMISSION_WEBHOOK=x", "CARICO_RECOMMENDER_ADMISSION_WEBHOOK"),
+        ("--set=scheduler.settings.CARICO_LEADER_NAME=x", "CARICO_LEADER_NAME"),
+        ("--set=rescheduler.settings.CARICO_LEADER_NAMESPACE=x", "CARICO_LEADER_NAMESPACE"),
         ("--set=agent.resources.limit.memory=1Gi", "limit"),
     ],
 )

@@ -12,11 +12,18 @@ NAMESPACE = "carico"
 # How the names of our settings begin.
 SETTING = "CARICO_"
 RELEASE_NAMESPACE = ".Release.Namespace"
+# Settings by which other objects go: probes, Services and NetworkPolicies by ports, rights by the names of objects.
+_AGREED = re.compile(r"_(HTTP|ADMISSION)_PORT$|^CARICO_LEADER_NAME(SPACE)?$|_ADMISSION_WEBHOOK$")
 # A name in the cluster's DNS, or an account as NAMESPACE/NAME.
 _IN_NAMESPACE = re.compile(rf"(?<=\.){NAMESPACE}(?=\.svc)|(?<![\w./-]){NAMESPACE}(?=/)")
 # Words that YAML reads as something else than text.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _NO_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+def is_agreed(setting: str) -> bool:
+    """Whether another value of this setting would break the installation, as other objects go by it."""
+    return _AGREED.search(setting) is not None
 
 
 def scalar(value: Any, path: Path, service: str | None) -> str:
@@ -31,7 +38,7 @@ def scalar(value: Any, path: Path, service: str | None) -> str:
         return f"{{{{ {RELEASE_NAMESPACE} }}}}"
     if path[-1] == "replicas" and service not in (None, "nats"):
         return f"{{{{ ((.Values.{service}).replicas) | default {value} }}}}"
-    if path[-1] == "value" and path[-3:-2] == ("env",) and path[-2].startswith(SETTING):
+    if path[-1] == "value" and path[-3:-2] == ("env",) and path[-2].startswith(SETTING) and not is_agreed(path[-2]):
         return f'{{{{ include "carico.setting" (list . "{service}" "{path[-2]}" {_argument(value)}) }}}}'
     if isinstance(value, str) and _IN_NAMESPACE.search(value):
         return f"{{{{ {_argument(value)} | quote }}}}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from carico_cli.reference import setting_catalogue
 from carico_core.runtime.process import settings
-from tests.tools.make.helm_chart import combinations, writing
+from tests.tools.make.helm_chart import combinations, expressions, writing
 
 # Kubernetes' own: https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy
 _PULL_POLICIES = ("IfNotPresent", "Always", "Never")
@@ -71,7 +71,7 @@ def text(found: Sequence[writing.Object], *, nats: str) -> str:
             "imagePullSecrets: []",
             "",
             "# Services. settings: CARICO_... variables (docs/settings.md), also those that the chart sets itself, but",
-            "# not those that Kubernetes gives each Pod, such as its address.",
+            "# not those that Kubernetes gives each Pod, such as its address, nor ports and names that others go by.",
             "# resources replaces the whole block of the manifest; null: as many replicas as the profile has.",
             *sections,
             "",
@@ -99,7 +99,7 @@ def schema(found: Sequence[writing.Object]) -> str:
             section["image"] = _name()
         else:
             fixed = {setting for each in found if each.service == name for setting in writing.fixed_settings(each.node)}
-            settable = [each for each in variables(name) if each not in fixed]
+            settable = [each for each in variables(name) if each not in fixed and not expressions.is_agreed(each)]
             section["settings"] = _closed({each: {"$ref": "#/definitions/setting"} for each in settable})
         if name not in fixed_in_number(found):
             section["replicas"] = {"type": ["integer", "null"], "minimum": 1}
