@@ -261,7 +261,8 @@ def left(kubeconfig: pathlib.Path) -> set[str]:
     """All objects of the release, and Helm's records of it."""
     kinds = (
         "daemonsets,deployments,statefulsets,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies,"
-        "poddisruptionbudgets,clusterroles,clusterrolebindings,priorityclasses,mutatingwebhookconfigurations"
+        "poddisruptionbudgets,clusterroles,clusterrolebindings,priorityclasses,mutatingwebhookconfigurations,"
+        "validatingadmissionpolicies,validatingadmissionpolicybindings"
     )
     about = ("--namespace", ELSEWHERE, "--output=name")
     label = "--selector=app.kubernetes.io/managed-by=Helm"

@@ -12,9 +12,10 @@ import pytest
 import yaml
 from aiohttp import web
 
-from carico_core.domain import amounts
+from carico_core.domain import amounts, errors
 from carico_core.runtime.kube import api_client
 from carico_local.control_plane import standalone
+from carico_recommender.admission import registration
 from tests.tools import kubernetes, waiting
 from tests.tools.sites import recommender_site
 
@@ -195,3 +196,46 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
                     "PATCH", "/api/v1/namespaces/vpa-shop", body=spec, content_type="application/merge-patch+json"
                 )
                 assert await waiting.answered(resources, lambda found: not found) == {}
+
+
+# As a JSON patch (RFC 6902): what the recommender writes, and what the same right would allow.
+AUTHORITY = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.b64encode(b"ours").decode()}
+FOREIGN: list[dict[str, Any]] = [
+    {"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*/*"]},
+    {"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": "https://192.0.2.1/"},
+    {"op": "remove", "path": "/webhooks/0/namespaceSelector"},
+    {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+    {"op": "add", "path": "/webhooks/0/matchConditions", "value": [{"name": "x", "expression": "true"}]},
+    {"op": "replace", "path": "/webhooks", "value": []},
+    {"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"},
+    {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
+]
+
+
+async def test_of_its_webhook_the_recommender_may_change_the_authority_alone(
+    real_control_plane: standalone.Standalone, kubeconfig: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    chosen = api_client.KubeSettings(kubeconfig=str(kubeconfig))
+    path = registration.PATH.format(name="carico-recommender")
+
+    async def refusal(*changes: dict[str, Any]) -> str:
+        kind = "application/json-patch+json"
+        try:
+            await api.request("PATCH", path, body=[*changes], content_type=kind, params={"dryRun": "All"})
+        except errors.ApiError as error:
+            return str(error)
+        return ""
+
+    api = await api_client.connect(chosen, clock=recommender_site.CLOCK, user_agent="test")
+    try:
+        with recommender_site.admitting(real_control_plane.kubeconfig, tmp_path):
+            # The API server takes the policy in within seconds.
+            await waiting.answered(lambda: refusal(FOREIGN[0]))
+            assert await refusal(AUTHORITY) == ""
+            second = {"op": "replace", "path": "/webhooks/1/name", "value": "second.carico.dev"}
+            for change in FOREIGN:
+                changes = [change, second] if change["op"] == "copy" else [change]
+                for each in (changes, [AUTHORITY, *changes]):
+                    assert "may change nothing but clientConfig.caBundle" in await refusal(*each), change
+    finally:
+        await api.close()

@@ -14,7 +14,8 @@ WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
 _HEAD = "{{- /* Written by `make chart` from deploy/k8s: change that instead. */}}"
 _FILES = {
     "ServiceAccount": "rbac", "ClusterRole": "rbac", "ClusterRoleBinding": "rbac", "Role": "rbac",
-    "RoleBinding": "rbac", "NetworkPolicy": "network-policies", "PodDisruptionBudget": "disruption-budgets",
+    "RoleBinding": "rbac", "ValidatingAdmissionPolicy": "rbac", "ValidatingAdmissionPolicyBinding": "rbac",
+    "NetworkPolicy": "network-policies", "PodDisruptionBudget": "disruption-budgets",
     "PriorityClass": "priority-classes", "ConfigMap": "config-maps", "Service": "services",
 }  # fmt: skip
 # Of kustomize's generators: a hash, in the letters that it uses.
