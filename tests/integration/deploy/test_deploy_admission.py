@@ -41,12 +41,18 @@ async def applied(api: api_client.KubeClient, file: str, **namespaces: dict[str,
 
 async def made(api: api_client.KubeClient, namespace: str, **spec: Any) -> dict[str, Any]:
     """Return the specification that a Pod gets. Nothing is stored, so that no scheduler sees it."""
+    found = await created(api, namespace, **spec)
+    return dict(found["spec"])
+
+
+async def created(api: api_client.KubeClient, namespace: str, **spec: Any) -> dict[str, Any]:
+    """Return the Pod as the API server would store it."""
     body: dict[str, Any] = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried"},
         "spec": {"containers": [{"name": "main", "image": "pi"}], "automountServiceAccountToken": False} | spec,
     }  # fmt: skip
-    found = await api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body, params={"dryRun": "All"})
-    return dict(found["spec"])
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    return dict(await api.request("POST", path, body=body, params={"dryRun": "All"}))
 
 
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
@@ -89,6 +95,12 @@ async def test_a_pod_without_requests_becomes_burstable_and_no_other_changes(rea
         assert await resources("burstable", initContainers=init) == [{}]
         assert await resources("burstable", resources={"requests": {"cpu": "1"}}) == [{}]
         assert await resources("as-it-was") == [{}]
+        # By the mark the webhook knows that it may replace the request.
+        marked = [
+            (await created(real_api, "burstable", containers=containers))["metadata"].get("annotations")
+            for containers in (two[:1], two)
+        ]
+        assert marked == [{"carico.dev/token-request": "cpu"}, None]
         # Claims for devices are no requests, and stay.
         device = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}]}
         holds = [{"name": "main", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}]

@@ -198,6 +198,41 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
                 assert await waiting.answered(resources, lambda found: not found) == {}
 
 
+BURSTABLE = recommender_site.ROOT / "deploy/admission/burstable.yaml"
+
+
+async def test_a_token_request_of_the_shipped_policy_gives_way_to_a_learnt_one(
+    real_control_plane: standalone.Standalone, real_api: api_client.KubeClient, kubeconfig: pathlib.Path,
+    tmp_path: pathlib.Path,
+) -> None:  # fmt: skip
+    async def resources(**owner: str) -> dict[str, Any]:
+        """Return those of a Pod of the Deployment `web`, or of another owner; nothing is stored."""
+        body = pod("main")
+        body["metadata"]["ownerReferences"][0] |= owner
+        path = "/api/v1/namespaces/vpa-shop/pods"
+        found = await real_api.request("POST", path, body=body, params={"dryRun": "All"})
+        return dict(found["spec"]["containers"][0]["resources"])
+
+    admin, token = real_control_plane.kubeconfig, {"requests": {"cpu": "1m"}}
+    kubernetes.kubectl("apply", "--filename", str(BURSTABLE), kubeconfig=admin)
+    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/burstable=true", kubeconfig=admin)
+    account = {"metadata": {"name": "default"}}
+    with contextlib.suppress(errors.Conflict):
+        await real_api.request("POST", "/api/v1/namespaces/vpa-shop/serviceaccounts", body=account)
+    try:
+        with recommender_site.admitting(admin, tmp_path) as flags:
+            assert await waiting.answered(resources) == token
+            async with recommender_site.learning(tmp_path) as (_, url):
+                with recommender_site.recommender(tmp_path, url, kubeconfig, *flags):
+                    learnt = await waiting.answered(resources, lambda found: found != token)
+                    assert learnt == {"requests": {"cpu": "538m", "memory": "115Mi"}}
+                    # Of a class that is not known it stays: such a Pod is Burstable, too.
+                    assert await resources(name="another-5d9c7") == token
+    finally:
+        kubernetes.kubectl("delete", "--filename", str(BURSTABLE), kubeconfig=admin)
+        kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/burstable-", kubeconfig=admin)
+
+
 # As a JSON patch (RFC 6902): what the recommender writes, and what the same right would allow.
 AUTHORITY = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.b64encode(b"ours").decode()}
 FOREIGN: list[dict[str, Any]] = [

@@ -201,6 +201,51 @@ def test_what_is_stated_stays() -> None:
     assert ask(whole) == (Result.HAS_REQUESTS, whole)
 
 
+def with_token(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A Pod that deploy/admission/burstable.yaml has given its token."""
+    found = pod(*containers, **spec)
+    found["metadata"]["annotations"] = {"carico.dev/token-request": "cpu"}
+    found["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1m"}
+    return found
+
+
+def test_a_token_request_gives_way_to_a_learnt_one() -> None:
+    result, found = ask(with_token())
+    assert result is Result.SET
+    assert found["spec"]["containers"][0]["resources"] == {"requests": SET}
+    assert found["metadata"]["annotations"]["carico.dev/learnt-requests"] == "cpu,memory"
+    # Asked again, it is no token any more.
+    assert ask(found) == (Result.HAS_REQUESTS, found)
+    two = with_token(container("a"), container("b"))
+    result, found = ask(two)
+    assert (result, found["spec"]["resources"]) == (Result.SET, {"requests": SET})
+    # What is not learnt, or has no room, keeps the token.
+    unknown = dataclasses.replace(learnt.recommended(), name="Job/shop/other")
+    assert ask(with_token(), unknown) == (Result.NOT_LEARNT, with_token())
+    result, found = ask(with_token(), rules=quota("NotBestEffort", requests_cpu=1.0, used=0.8))
+    assert (result, found["spec"]) == (Result.QUOTA, with_token()["spec"])
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"requests": {"cpu": "2m"}},
+        {"requests": {"cpu": "1m", "memory": "1Gi"}},
+        {"requests": {"cpu": "1m"}, "limits": {"cpu": "1"}},
+    ],
+)
+def test_what_is_more_than_a_token_stays(stated: dict[str, Any]) -> None:
+    obj = with_token()
+    obj["spec"]["containers"][0]["resources"] = stated
+    _, found = ask(obj)
+    assert found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == stated["requests"]["cpu"]
+
+
+def test_a_millicore_without_the_mark_is_the_pods_own() -> None:
+    _, found = ask(pod(container(requests={"cpu": "1m"})))
+    assert found["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1m", "memory": "115Mi"}
+
+
 def test_only_the_chosen_resources_are_set() -> None:
     found = learnt.recommended()
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": pod()}})

@@ -27,6 +27,9 @@ from carico_core.wire.kubernetes.pods import pod_requests
 ANNOTATION, SURE = "carico.dev/learnt-requests", "carico.dev/learnt-requests-confidence"
 _ANNOTATION_PATH = f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"
 _SURE_PATH = f"/metadata/annotations/{SURE.replace('/', '~1')}"
+# A request that only makes the Pod Burstable, by deploy/admission/burstable.yaml: it gives way to a learnt one.
+TOKEN = "carico.dev/token-request"
+_TOKEN_REQUESTS = {"cpu": "1m"}
 # Why nothing was set, where a rule of the namespace is the reason.
 LEFT_OUT = "carico.dev/learnt-requests-left-out"
 _IMAGE = recommendation.Flag.IMAGE_CHANGED.value
@@ -109,7 +112,8 @@ def _judge(
     contradicted = _taken_back(spec, metadata)
     if contradicted:
         return Result.HAS_REQUESTS, contradicted
-    wanted = _lacking(spec, dimensions)
+    stated = _stated_anywhere(spec, metadata)
+    wanted = [dim for dim in dimensions if dim not in stated]
     if not wanted:
         return Result.HAS_REQUESTS, []
     namespace = fields.required(request, "namespace", "request.")
@@ -127,7 +131,7 @@ def _judge(
     rules = rules_of(namespace)
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
-    if parsed.template is not None and not _stated_anywhere(spec):
+    if parsed.template is not None and not stated:
         total = _total_of(spec, holders, wanted)
         refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
         if refused is not None:
@@ -138,15 +142,12 @@ def _judge(
     return Result.RAISED if is_raised else Result.SET, [*operations, *_annotated(metadata, annotations)]
 
 
-def _lacking(spec: Object, dimensions: Sequence[str]) -> list[str]:
-    """Return those resources of which neither the Pod nor a container states anything."""
-    stated = _stated_anywhere(spec)
-    return [dim for dim in dimensions if dim not in stated]
-
-
-def _stated_anywhere(spec: Object) -> set[str]:
-    """Return those of CPU and memory that the Pod or a container states: with none of them it is BestEffort."""
+def _stated_anywhere(spec: Object, metadata: Object) -> set[str]:
+    """Return those of CPU and memory that the Pod or a container states, other than by a token."""
     containers = [*fields.objects(spec, "containers", "spec."), *fields.objects(spec, "initContainers", "spec.")]
+    is_marked = fields.mapping(metadata, "annotations", "metadata.").get(TOKEN) == "cpu"
+    if is_marked and containers and _requests(containers[0]) == _TOKEN_REQUESTS:
+        containers[0] = {"resources": {**containers[0]["resources"], "requests": {}}}
     return {dim for each in (spec, *containers) for dim in _stated(each)} & set(usage.DIMS)
 
 
