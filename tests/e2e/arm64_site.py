@@ -18,10 +18,6 @@ _PYTHON = (
     "libexpat1", "libssl3", "libffi8", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1",
 )  # fmt: skip
 _LOCKS = ("image", "nats")
-_MEMBERS = (
-    "libs/carico_core", "services/agent", "services/aggregator", "services/scheduler", "services/auth",
-    "services/recommender", "services/web",
-)  # fmt: skip
 _PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64", "any")
 
 
@@ -90,7 +86,7 @@ def _install_locked(target: pathlib.Path) -> None:
 
 
 def _install_own(target: pathlib.Path, wheels: pathlib.Path) -> None:
-    members = [str(images.ROOT / member) for member in _MEMBERS]
+    members = [str(images.ROOT / member) for member in images.MEMBERS]
     _run([*_pip("wheel"), "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(wheels), *members])
     _run([*_pip("install"), "--no-deps", "--no-index", "--no-compile", "--target", str(target),
           *map(str, wheels.glob("*.whl"))])  # fmt: skip

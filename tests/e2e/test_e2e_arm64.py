@@ -15,13 +15,14 @@ from carico_core.wire import subjects
 from carico_local.cluster import free_ports, processes
 from tests.e2e import arm64_site
 from tests.tools import debian
+from tests.tools.docker import images
 
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-MODULES = ("carico_agent", "carico_aggregator", "carico_scheduler", "carico_auth", "carico_recommender", "carico_web")
+COMMANDS = [member.replace("services/", "carico-") for member in images.MEMBERS if member.startswith("services/")]
 NODE = "node-arm64"
 # Emulation takes 20 s for what takes one second here.
 WITHIN_S = 240.0
@@ -33,11 +34,11 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> arm64_site.Emulated:
     return arm64_site.made(tmp_path_factory.mktemp("arm64"))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_service_starts(emulated: arm64_site.Emulated, module: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_service_starts(emulated: arm64_site.Emulated, command: str) -> None:
     script = (
         "import importlib.metadata, platform, sys; print(platform.machine()); sys.argv = ['x', '--help']; "
-        f"importlib.metadata.entry_points(group='console_scripts')['{module.replace('_', '-')}'].load()()"
+        f"importlib.metadata.entry_points(group='console_scripts')['{command}'].load()()"
     )
     done = subprocess.run(
         emulated.python("-c", script), env=dict(emulated.environ), capture_output=True, text=True, check=False,

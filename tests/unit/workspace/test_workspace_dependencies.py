@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from tests.tools.docker import images
+
 ROOT = pathlib.Path(__file__).parents[3]
 MEMBERS = sorted(
     p.parent
@@ -66,3 +68,9 @@ def test_every_import_is_declared(member: pathlib.Path) -> None:
         if not names & wanted:
             undeclared.add(f"{path.relative_to(ROOT)} imports {module}")
     assert not undeclared
+
+
+def test_the_image_of_the_services_has_each_service() -> None:
+    services = {path.relative_to(ROOT).as_posix() for path in MEMBERS if path.parent.name == "services"}
+    # The test of arm64 goes by the same names.
+    assert set(images.MEMBERS) == services | {"libs/carico_core"}
