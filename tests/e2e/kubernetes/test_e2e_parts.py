@@ -189,8 +189,14 @@ def test_uninstalling_leaves_nothing(deployed: kubelet_site.Site) -> None:
     manifest = deployed.helm("get", "manifest", "carico")
     left = ("get", "--filename", "-", "--ignore-not-found", "--output", "name")
     assert "mutatingwebhookconfiguration" in deployed.kubectl(*left, given=manifest)
+    assert "configmap/carico-rescheduler" in deployed.kubectl(*left, given=manifest)
     deployed.helm("uninstall", "carico", "--wait")
     assert deployed.kubectl(*left, given=manifest) == ""
+    # What services and others made: deploy/README.md names it.
+    kinds = "configmaps,leases,persistentvolumeclaims"
+    found = deployed.kubectl("get", kinds, "--namespace", kubelet_site.NAMESPACE, "--output", "name").split()
+    leases = {f"lease.coordination.k8s.io/carico-{name}" for name in ("scheduler", "recommender", "rescheduler")}
+    assert set(found) <= {"configmap/kube-root-ca.crt", "configmap/carico-nats-ca", *leases}
 
 
 def _lead(site: kubelet_site.Site, address: str) -> None:

@@ -289,8 +289,14 @@ def test_install_upgrade_and_uninstall_leave_nothing(helm: str, namespace: pathl
     assert len(small) == len(objects(template(helm, namespace=ELSEWHERE))) + 1
     assert {"deployment.apps/carico-scheduler", "clusterrole.rbac.authorization.k8s.io/carico-scheduler"} <= small
     upgrade = ("upgrade", "carico", str(chart.CHART), *about)
-    run(helm, *upgrade, *chosen("shared", ["web", "monitoring", "recommender"]), kubeconfig=namespace)
+    larger = chosen("shared", ["web", "monitoring", "recommender", "rescheduler"])
+    run(helm, *upgrade, *larger, kubeconfig=namespace)
     assert {"deployment.apps/carico-web", "configmap/carico-dashboards"} <= left(namespace)
+    # What a service keeps there outlives an upgrade.
+    journal = ("configmap", "carico-rescheduler", *about)
+    kubernetes.kubectl("patch", *journal, '--patch={"data": {"paused": "true"}}', kubeconfig=namespace)
+    run(helm, *upgrade, *larger, "--set=rescheduler.resources.limits.memory=2Gi", kubeconfig=namespace)
+    assert kubernetes.kubectl("get", *journal, "--output=jsonpath={.data}", kubeconfig=namespace) == '{"paused":"true"}'
     # What a component had added goes with it.
     run(helm, *upgrade, "--reset-values", kubeconfig=namespace)
     assert _without_records(left(namespace)) == _without_records(small)
