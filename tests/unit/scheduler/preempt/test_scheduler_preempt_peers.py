@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from carico_core.wire.kubernetes import instants
 from tests.unit.scheduler import objects, world
 
 HOST = "kubernetes.io/hostname"
@@ -79,6 +80,31 @@ def test_as_many_go_as_the_spread_requires() -> None:
         found = desk.running()
         assert (found.pop("high"), found.pop("middle")) == ("node-0", "node-1")
         assert len(found) == 1, "its requests need one to go; with two left, three would be too many next to one"
+        await desk.world.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_that_leave_anyway_are_waited_for_next_to_the_victims() -> None:
+    """The room of each victim was held in vain and went to the next Pod of low priority, which then went, too."""
+
+    async def main() -> None:
+        desk = Desk(nodes=1)
+        await desk.start(("leaving", 0, "node-0"), ("victim", 0, "node-0"), **asking("2"))
+        leaving = desk.world.kube.objects.get("pods", ("default", "leaving"), "test")
+        ends_at_ns = desk.world.clock.wall_ns() + 55 * 10**9
+        leaving["metadata"]["deletionTimestamp"] = instants.format_time(ends_at_ns)
+        desk.world.kube.objects.update("pods", ("default", "leaving"), leaving, "test")
+        for index in range(6):
+            desk.create(f"more-{index}", 0, **asking("2"))
+        desk.create("high", 10, **asking("4"))
+        await asyncio.sleep(55.0)
+        assert desk.running() == {"leaving": "node-0"}
+        desk.world.kube.objects.delete("pods", ("default", "leaving"), {}, "test")
+        await asyncio.sleep(5.0)
+        assert desk.running() == {"high": "node-0"}
+        deleted = [each for each in desk.world.kube.requests if each.startswith("DELETE")]
+        assert deleted == ["DELETE /api/v1/namespaces/default/pods/victim"]
         await desk.world.stop()
 
     objects.run_fast(main())

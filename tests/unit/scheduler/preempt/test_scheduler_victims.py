@@ -1,6 +1,7 @@
 """Victims: only Pods of lower priority, only where it is enough, no more than kube-scheduler chooses."""
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import hypothesis
@@ -26,6 +27,7 @@ class Placed(NamedTuple):
     created_at_s: float = 0.0
     labels: dict[str, str] = {}  # noqa: RUF012  # a default of a named tuple, never changed
     deleting: bool = False
+    ends_at_s: float = math.inf
     is_reserved: bool = False
 
 
@@ -45,8 +47,9 @@ class Site:
         for each in pods:
             made = self.pod(each.name, each.priority, each.cores)
             made = made._replace(
-                node_name=name, created_at_s=each.created_at_s, labels=each.labels, deleting=each.deleting
-            )
+                node_name=name, created_at_s=each.created_at_s, labels=each.labels, deleting=each.deleting,
+                ends_at_s=each.ends_at_s,
+            )  # fmt: skip
             booking = reservations.booking_of(made, node=name, now_s=0.0)
             table.place(booking)
             found.append(victims.Resident(made, booking, each.is_reserved))
@@ -130,6 +133,18 @@ def test_a_pod_that_is_leaving_is_waited_for_and_no_other_goes() -> None:
     (only,) = site.choices(1.0, 9)
     assert only.victims == ()
     assert site.best(2.0, 9) == ("a", ["other"])
+    (both,) = site.choices(2.0, 9)
+    assert [pod.name for pod in both.awaited] == ["leaving"], "its room is needed, too"
+
+
+def test_of_pods_that_leave_those_that_end_first_are_waited_for_and_no_more_than_needed() -> None:
+    site = Site()
+    later, sooner = (Placed(f"ends-{at_s:g}", 0, 1.0, deleting=True, ends_at_s=at_s) for at_s in (90.0, 30.0))
+    site.add("a", 3.0, [sooner, later, Placed("other", 0, 1.0)], CLASSES)
+    (one,) = site.choices(1.0, 9)
+    assert ([pod.name for pod in one.awaited], one.victims) == (["ends-30"], ())
+    (two,) = site.choices(2.0, 9)
+    assert ({pod.name for pod in two.awaited}, two.victims) == ({"ends-30", "ends-90"}, ())
 
 
 def test_a_budget_is_kept_where_another_pod_can_go() -> None:

@@ -266,7 +266,7 @@ class Preemptor:
     def _nominate(self, waiting: queues.Waiting, choice: victims.Choice) -> nominations.Nomination:
         """Hold the room that a node would have."""
         nomination = nominations.Nomination(
-            pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims or choice.awaited,
+            pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims + choice.awaited,
             since_s=self._clock.monotonic_s(), violations=choice.violations,
         )  # fmt: skip
         self._state.nominations.add(nomination)

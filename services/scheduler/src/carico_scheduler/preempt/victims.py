@@ -6,7 +6,7 @@ high priority, then the old. What a victim frees is what it is measured to hold,
 decided by the filters that admit every Pod.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from carico_core.domain import cluster
@@ -49,7 +49,7 @@ class PreemptingPod(NamedTuple):
 class Choice(NamedTuple):
     """A node, and the Pods that would have to go, most important first: none if there is or will be room.
 
-    `awaited`: Pods that are leaving anyway, if it is enough to wait for them.
+    `awaited`: Pods that are leaving anyway, and without whose room those victims are not enough.
     """
 
     node: str
@@ -91,14 +91,32 @@ def on_node(
         return None
     peers = peers_of()
     row = _without(row, leaving, peers)
-    if _fits(stages.by_room, row, wanted, peers):
-        return Choice(row.node.name, (), 0, awaited=tuple(each.pod._replace(deleting=True) for each in leaving))
-    row = _without(row, lower, peers)
-    if not lower or not _fits(stages.by_room, row, wanted, peers):
-        return None
-    violating = budgets.violated_by([each.pod for each in lower], spent)
-    victims: list[Resident] = []
-    for each in sorted(lower, key=lambda found: found.pod.uid not in violating):
+    violating: Set[str] = frozenset()
+    gone: list[Resident] = []
+    if not _fits(stages.by_room, row, wanted, peers):
+        row = _without(row, lower, peers)
+        if not lower or not _fits(stages.by_room, row, wanted, peers):
+            return None
+        violating = budgets.violated_by([each.pod for each in lower], spent)
+        order = sorted(lower, key=lambda found: found.pod.uid not in violating)
+        row, gone = _returning(order, row, wanted, stages, peers)
+    # Those that end soon are waited for rather than others.
+    order = sorted(leaving, key=lambda each: each.pod.ends_at_s, reverse=True)
+    _, awaited = _returning(order, row, wanted, stages, peers)
+    pods = tuple(each.pod for each in sorted(gone, key=_importance))
+    return Choice(
+        row.node.name, pods, sum(pod.uid in violating for pod in pods),
+        awaited=tuple(each.pod._replace(deleting=True) for each in awaited),
+    )  # fmt: skip
+
+
+def _returning(
+    order: Iterable[Resident], row: snapshot.NodeRow, wanted: PreemptingPod, stages: registry.Stages,
+    peers: Collection[protocol.Peers],
+) -> tuple[snapshot.NodeRow, list[Resident]]:  # fmt: skip
+    """Let these Pods return to the node, one after another, if the new one still fits; return the others, too."""
+    away: list[Resident] = []
+    for each in order:
         back = row.counting((each.counted,), 1)
         _count(peers, each.pod, row.slot, 1)
         # Only these filters' answers change with Pods.
@@ -106,9 +124,8 @@ def on_node(
             row = back
         else:
             _count(peers, each.pod, row.slot, -1)
-            victims.append(each)
-    pods = tuple(each.pod for each in sorted(victims, key=_importance))
-    return Choice(row.node.name, pods, sum(pod.uid in violating for pod in pods))
+            away.append(each)
+    return row, away
 
 
 def best_of(choices: Sequence[Choice]) -> Choice | None:
