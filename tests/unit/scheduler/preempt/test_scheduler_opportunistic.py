@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import errors, messages
 from carico_core.runtime.process import settings
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import instants
 from carico_scheduler import settings as setting
 from carico_scheduler.rules import policy
 from tests.tools.memory import memory_objects
@@ -28,6 +29,8 @@ class Idle(world.World):
     own_cores: Mapping[str, float] = types.MappingProxyType({})
     # None: the node has not measured the class.
     held_cores: float | None = 1.0
+    # What Pods of an image take; those of others take a core.
+    cores: Mapping[str, float] = types.MappingProxyType({})
 
     def more(self, index: int) -> dict[str, Any]:
         return {"opportunistic": IDLE}
@@ -38,9 +41,15 @@ class Idle(world.World):
         plain = objects.make_advertisement(
             node, max(capacity, 0.0), seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, pods=pods, covers=covers
         )
-        made = objects.with_headroom(
-            plain, {"cpu": self.room - pods - self.load_cores - self.own_cores.get(node, 0.0)}, {"cpu": 1.0}
-        )
+        images = {pod["metadata"]["uid"]: pod["spec"]["containers"][0]["image"] for pod in self.pods_now()}
+        used = sum(self.cores.get(images.get(uid, ""), 1.0) for uid in covers)
+        free = self.room - used - self.load_cores - self.own_cores.get(node, 0.0)
+        made = objects.with_headroom(plain, {"cpu": free}, {"cpu": 1.0})
+        named = {
+            f"image/default/{image}": messages.ClassCapacity(cost_plus={"cpu": cores}, pods=1)
+            for image, cores in self.cores.items()
+        }
+        made = made._replace(classes={**(made.classes or {}), **named})
         if self.held_cores is None and made.classes is not None:
             # Only what an unmeasured Pod may cost is known.
             made = made._replace(classes={"?": made.classes["*"]})
@@ -102,6 +111,45 @@ def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:
         events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
         told = {each["regarding"]["name"]: each["note"] for each in events if each["reason"] == "Preempted"}
         assert told == dict.fromkeys(["idle-1", "idle-2"], "Evicted: node-0 is full, and idle Pods run on what is idle")
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_none_goes_whose_room_another_one_frees() -> None:
+    async def main() -> None:
+        made = await begin("idle-burn")
+        made.cores = {"nap": 0.01}
+        naps = [f"idle-nap-{index}" for index in range(5)]
+        for name in naps:
+            containers = [{"name": "main", "image": "nap"}]
+            made.create_pod(name, containers=containers, priorityClassName=IDLE, priority=-10)
+        await asyncio.sleep(6.0)
+        made.load_cores = 5.5
+        await asyncio.sleep(30.0)
+        assert running(made) == naps
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def leave(made: Idle, name: str, ends_in_s: float) -> None:
+    """Somebody deletes this Pod, which has a grace period."""
+    pod = made.kube.objects.get("pods", ("default", name), "test")
+    ends_at_ns = made.clock.wall_ns() + round(ends_in_s * 1e9)
+    pod["metadata"]["deletionTimestamp"] = instants.format_time(ends_at_ns)
+    made.kube.objects.update("pods", ("default", name), pod, "test")
+
+
+@pytest.mark.parametrize(("lacking", "left"), [(0.5, ["idle-0", "idle-1", "own-0"]), (1.5, ["idle-0", "own-0"])])
+def test_a_pod_that_leaves_keeps_others_only_if_it_frees_enough(lacking: float, left: list[str]) -> None:
+    async def main() -> None:
+        made = await begin("own-0", "idle-0", "idle-1")
+        leave(made, "own-0", 60.0)
+        made.load_cores = 3.0 + lacking
+        await asyncio.sleep(30.0)
+        assert running(made) == left
         await made.stop()
 
     objects.run_fast(main())

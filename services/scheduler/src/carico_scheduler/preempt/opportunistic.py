@@ -16,7 +16,7 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import headroom, snapshot
-from carico_scheduler.preempt import evictor, preemptor
+from carico_scheduler.preempt import evictor, preemptor, victims
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import admission
 from carico_scheduler.state import state as states
@@ -69,36 +69,18 @@ class Opportunistic:
                 self._relieve(row, term, now_s)
 
     def _relieve(self, row: snapshot.NodeRow, term: int, now_s: float) -> None:
-        """Evict as many Pods as hold what a full node lacks, unless some are leaving."""
+        """Evict as many Pods as hold what a full node lacks once those that are leaving are gone."""
         node = row.node.name
-        here = [
-            (pod, booking) for booking in self._state.reservations.on(node)
-            if (pod := self._state.pod(booking.uid)) is not None
-            and not (booking.is_baseline or self._state.is_binding(booking.uid))
-        ]  # fmt: skip
-        found = [each for each in here if each[0].priority_class == self._priority_class and not each[0].deleting]
-        unix_s = self._clock.wall_ns() / 1e9
-        if any(self._state.nominations.is_leaving(pod, node, unix_s) for pod, _ in here):
-            self._rests_until_s[node] = now_s + SETTLE_S
-        if not found or node in self._rests_until_s:
-            return
-        # The lowest priority first, then the youngest; those that would violate a budget, in this order, after others.
-        found.sort(key=lambda each: (each[0].priority, -each[0].created_at_s, each[0].uid))
-        evicting = self._state.nominations.evicting(self._state.node_of)
-        violating = self._state.budgets.violated_by([pod for pod, _ in found], evicting)
-        found.sort(key=lambda each: each[0].uid in violating)
+        here = self._residents(node)
+        leaving = [each for each in here if each.is_leaving]
         gone: list[cluster.Pod] = []
-        for pod, booking in found:
-            # Under the ceiling by which it was placed, if that is higher: it would return at once.
-            offset = max(self._state.demand_of(pod).ceiling_offset, 0.0)
-            if not _is_full(row.room_under(offset)):
-                continue
-            before, row = row, row.counting([(booking, self._state.reservations.is_reserved(booking))], -1)
-            gone.append(pod)
-            if row.room.taken == before.room.taken:
-                # Its class is not measured here: wait for what it frees before another one goes.
-                break
-        if not gone:
+        # One that frees nothing is of a class that is not measured here: its node must show first what it frees.
+        if not any(each.is_evicted and _frees_nothing(row, each) for each in leaving):
+            own = [each for each in here if each.pod.priority_class == self._priority_class and not each.is_leaving]
+            gone = self._least(row.counting((each.counted for each in leaving), -1), own)
+        if leaving and not gone:
+            self._rests_until_s[node] = now_s + SETTLE_S
+        if not gone or node in self._rests_until_s:
             return
         self._rests_until_s[node] = now_s + SETTLE_S
         self._line.info("node is full", node=node, evicted=[pod.key for pod in gone])
@@ -106,6 +88,44 @@ class Opportunistic:
             text = f"{node} is full, and {self._priority_class} Pods run on what is idle"
             cause = evictor.Cause(evictor.REASON, f"{pod.scheduler_name}: {text}", f"Evicted: {text}")
             self._evictor.evict(pod, cause, functools.partial(self._may_evict, pod.uid, node, term))
+
+    def _residents(self, node: str) -> list[victims.Resident]:
+        """Return the Pods on a node, but for those that belong to it, are still being bound, or do not end in time."""
+        reservations, leaving, unix_s = self._state.reservations, self._state.nominations, self._clock.wall_ns() / 1e9
+        found = []
+        for booking in reservations.on(node):
+            pod = self._state.pod(booking.uid)
+            if pod is None or booking.is_baseline or self._state.is_binding(pod.uid):
+                continue
+            if not pod.deleting or leaving.is_leaving(pod, node, unix_s):
+                is_evicted = leaving.is_evicted(pod.uid, node)
+                found.append(victims.Resident(pod, booking, reservations.is_reserved(booking), is_evicted))
+        return found
+
+    def _least(self, row: snapshot.NodeRow, found: list[victims.Resident]) -> list[cluster.Pod]:
+        """Return which of these Pods have to go: all are taken away in thought, and as many as possible return."""
+        # The lowest priority first, then the youngest; those that would violate a budget, in this order, after others.
+        found = sorted(found, key=lambda each: (each.pod.priority, -each.pod.created_at_s, each.pod.uid))
+        evicting = self._state.nominations.evicting(self._state.node_of)
+        violating = self._state.budgets.violated_by([each.pod for each in found], evicting)
+        found.sort(key=lambda each: each.pod.uid in violating)
+        # A Pod stays under the ceiling by which it was placed, if that is higher: it would return at once.
+        offsets = {each.pod.uid: max(self._state.demand_of(each.pod).ceiling_offset, 0.0) for each in found}
+        left, staying = row.counting((each.counted for each in found), -1), set[str]()
+        order = sorted(found, key=lambda each: offsets[each.pod.uid])
+        for each in reversed(order):
+            back = left.counting((each.counted,), 1)
+            if not _is_full(back.room_under(offsets[each.pod.uid])):
+                left = back
+                staying.add(each.pod.uid)
+        gone: list[cluster.Pod] = []
+        for each in found:
+            if each.pod.uid not in staying:
+                gone.append(each.pod)
+                if _frees_nothing(row, each):
+                    # As above: no other goes with it.
+                    break
+        return gone
 
     def _may_evict(self, uid: str, node: str, term: int) -> bool:
         return self._term() == term and self._state.node_of(uid) == node
@@ -116,3 +136,7 @@ def _is_full(room: headroom.NodeRoom) -> bool:
     if room.offer is None:
         return False
     return any(free < taken for free, taken in zip(room.offer.headroom, room.taken, strict=True))
+
+
+def _frees_nothing(row: snapshot.NodeRow, each: victims.Resident) -> bool:
+    return row.counting((each.counted,), -1).room.taken == row.room.taken
