@@ -14,6 +14,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import instants
 from carico_scheduler.engine import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
@@ -35,6 +36,8 @@ class FaultyKube(memory_kube.MemoryKube):
         self.fault_share = fault_share
         # True: a deleted Pod stays, as while its kubelet ends its containers.
         self.is_graceful = False
+        # How long after its deletion its grace period ends.
+        self.grace_s = 30.0
         # Whether a bind is refused for good, by its body.
         self.refuses: Callable[[Any], bool] = lambda body: False
         self.binds: collections.Counter[str] = collections.Counter()
@@ -49,7 +52,8 @@ class FaultyKube(memory_kube.MemoryKube):
             permit()
         if method == "DELETE" and self.is_graceful:
             pod = await super().request("GET", path)
-            pod["metadata"]["deletionTimestamp"] = "2025-01-01T00:00:30Z"
+            ends_at_ns = self._clock.wall_ns() + round(self.grace_s * 1e9)
+            pod["metadata"]["deletionTimestamp"] = instants.format_time(ends_at_ns)
             self.requests.append(f"DELETE {path}")
             key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
             return self.objects.update("pods", key, pod, f"DELETE {path}")

@@ -142,11 +142,20 @@ def leave(made: Idle, name: str, ends_in_s: float) -> None:
     made.kube.objects.update("pods", ("default", name), pod, "test")
 
 
-@pytest.mark.parametrize(("lacking", "left"), [(0.5, ["idle-0", "idle-1", "own-0"]), (1.5, ["idle-0", "own-0"])])
-def test_a_pod_that_leaves_keeps_others_only_if_it_frees_enough(lacking: float, left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("lacking", "ends_in_s", "left"),
+    [
+        (0.5, 60.0, ["idle-0", "idle-1", "own-0"]),
+        (1.5, 60.0, ["idle-0", "own-0"]),
+        (0.5, 3600.0, ["idle-0", "own-0"]),
+    ],
+)
+def test_a_pod_that_leaves_keeps_others_only_if_it_frees_enough_in_time(
+    lacking: float, ends_in_s: float, left: list[str]
+) -> None:
     async def main() -> None:
         made = await begin("own-0", "idle-0", "idle-1")
-        leave(made, "own-0", 60.0)
+        leave(made, "own-0", ends_in_s)
         made.load_cores = 3.0 + lacking
         await asyncio.sleep(30.0)
         assert running(made) == left

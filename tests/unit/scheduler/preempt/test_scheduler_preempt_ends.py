@@ -38,6 +38,7 @@ async def equal_priorities(made: world.World) -> None:
 
 async def victim_that_never_ends(made: world.World) -> None:
     made.kube.is_graceful = True
+    made.kube.grace_s = 280.0
     made.create_pod("high", priority=10)
     await asyncio.sleep(nominations.EVICTING_FOR_S + 20.0)
     assert ended(made, nominations.End.EXPIRED) == 1

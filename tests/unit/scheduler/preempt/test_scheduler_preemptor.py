@@ -380,7 +380,7 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
         low = sorted(state.pods(), key=lambda each: each.name)
         now_s = made.clock.monotonic_s()
         for victim in low[:2]:
-            state.see_pod(victim._replace(deleting=True), now_s)
+            state.see_pod(victim._replace(deleting=True, ends_at_s=made.clock.wall_ns() / 1e9 + 30.0), now_s)
         state.nominations.add(
             nominations.Nomination(
                 pod=waiting.pod, demand=waiting.demand, node="node-0", victims=tuple(low[:2]), since_s=now_s
@@ -406,8 +406,8 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
     objects.run_fast(main())
 
 
-@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-nominations.STUCK_AFTER_S - 1.0, 1)])
-def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float, gone: int) -> None:
+@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-nominations.STUCK_AFTER_S - 1.0, 1), (3600.0, 1)])
+def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end_in_time(ends_in_s: float, gone: int) -> None:
     async def main() -> None:
         made = await full()
         leaving = next(pod for pod in made.pods() if pod["metadata"]["name"] == "low-0")

@@ -173,7 +173,7 @@ def test_a_peer_that_is_selected_by_a_namespace_without_labels_does_not_go() -> 
 @pytest.mark.parametrize("has_other", [False, True])
 def test_a_peer_that_leaves_is_not_waited_for_unless_another_one_stays(*, has_other: bool) -> None:
     site = Site("n")
-    site.run("leaving", "n", 3.0, priority=20, labels={"app": "b"}, deleting=True)
+    site.run("leaving", "n", 3.0, priority=20, labels={"app": "b"}, deleting=True, ends_at_s=site.clock.wall_ns() / 1e9)
     site.run("other", "n", priority=20, labels={"app": "b"} if has_other else {})
     found = site.search(site.wait("high", affinity=near({"app": "b"})))
     assert [each.name for each in (() if found is None else found.awaited)] == (["leaving"] if has_other else [])

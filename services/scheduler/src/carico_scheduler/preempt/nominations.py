@@ -28,7 +28,8 @@ FREED_FOR_S = 10.0
 # How long victims may take to go. Grace periods are 30 s by default; a Pod with a longer one, or with a finalizer,
 # would hold the room for ever.
 EVICTING_FOR_S = 300.0
-# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
+# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever. If the
+# grace period lasts for longer than victims may take, it is not waited for: whoever creates Pods chooses that period.
 STUCK_AFTER_S = 60.0
 
 
@@ -73,9 +74,9 @@ class Nomination:
     together: list["Nomination"] = dataclasses.field(default_factory=list)
 
 
-def is_stuck(pod: cluster.Pod, unix_s: float) -> bool:
-    """Return True if a Pod that is being deleted should have ended long ago."""
-    return pod.ends_at_s <= unix_s - STUCK_AFTER_S
+def ends_in_time(pod: cluster.Pod, unix_s: float) -> bool:
+    """Return True if a Pod that is being deleted can be waited for: it ends soon, or should have ended just now."""
+    return -STUCK_AFTER_S < pod.ends_at_s - unix_s <= EVICTING_FOR_S
 
 
 def in_vain(ended: Nomination, end: End) -> str:
@@ -174,7 +175,7 @@ class Nominations:
 
     def is_leaving(self, pod: cluster.Pod, node: str, unix_s: float) -> bool:
         """Return True if a Pod on a node ends in time, or is being evicted."""
-        return not is_stuck(pod, unix_s) if pod.deleting else self.is_evicted(pod.uid, node)
+        return ends_in_time(pod, unix_s) if pod.deleting else self.is_evicted(pod.uid, node)
 
     def evicting(self, node_of: Callable[[str], str | None]) -> list[cluster.Pod]:
         """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""

@@ -236,10 +236,11 @@ class Search:
         return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]
 
     def _must_stay(self, pod: cluster.Pod, kind: AlikePods) -> bool:
-        """Return True if a Pod does not end, is still being bound, or is of the same gang."""
+        """Return True if a Pod does not end in time, is still being bound, or is of the same gang."""
         gang = kind.demand.gang
         is_own = gang is not None and not pod.deleting and self._state.gangs.key_of(pod) == gang
-        return is_own or nominations.is_stuck(pod, self._unix_s()) or self._state.is_binding(pod.uid)
+        is_staying = pod.deleting and not nominations.ends_in_time(pod, self._unix_s())
+        return is_own or is_staying or self._state.is_binding(pod.uid)
 
     def is_leaving(self, uid: str, node: str) -> bool:
         """Return True if a Pod that is waited for on a node is gone, ends in time, or is being evicted."""
