@@ -144,6 +144,41 @@ def test_a_gang_that_stays_incomplete_is_evicted_whole_and_tried_again_later() -
     run(body)
 
 
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"minMember": 3, "scheduleTimeoutSeconds": -5}, "spec.scheduleTimeoutSeconds: got -5, expected seconds"),
+        (None, "gang default/train: there is no such PodGroup, nor do its Pods state a minimum; it stayed incomplete"),
+    ],
+    ids=["invalid", "gone"],
+)
+def test_a_gang_that_is_incomplete_once_its_pod_group_is_wrong_or_gone_is_given_back(
+    spec: dict[str, Any] | None, text: str
+) -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.group("train", spec={"minMember": 3})
+        for index in range(3):
+            uid = made.member("train", f"train-{index}")
+        refuse(made, uid)
+        await asyncio.sleep(5.0)
+        assert made.running() == ["train-0", "train-1"]
+        if spec is None:
+            made.kube.objects.delete("podgroups", ("default", "train"), {}, "test")
+        else:
+            made.group("train", spec=spec)
+        table = made.engines[0].state.gangs
+        table.lacks("no rights", is_native=False)
+        await asyncio.sleep(30.0)
+        assert made.deleted() == 0, "a PodGroup that cannot be read may be there, and right"
+        table.lacks(None, is_native=False)
+        await asyncio.sleep(30.0)
+        assert made.running() == []
+        assert made.deleted() == 2
+        assert text in made.notes("GangIncomplete", "train-0")[0]
+
+    run(body)
+
+
 def test_an_eviction_that_is_refused_is_asked_for_again_and_nothing_is_placed_meanwhile() -> None:
     async def body(made: gang_world.GangWorld) -> None:
         stuck_gang(made, "train", 3)
@@ -248,6 +283,18 @@ def test_what_runs_of_a_gang_for_longer_than_its_timeout_is_not_evicted_by_a_sch
         assert made.running("a") == ["a-0", "a-1"]
         assert state_of(made, "a") is gang.COMPLETE
         assert made.deleted() == 0
+
+    run(body, is_started=False)
+
+
+def test_what_runs_of_a_gang_without_pod_group_is_not_evicted_by_a_scheduler_that_starts() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        at = instants.format_time(made.clock.wall_ns() - 10 * 10**9)
+        bound = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
+        made.member("a", "a-0", spec={"nodeName": "node-0"}, status=bound)
+        await made.start(nodes=1)
+        await asyncio.sleep(60.0)
+        assert made.running() == ["a-0"], "it may be whole"
 
     run(body, is_started=False)
 

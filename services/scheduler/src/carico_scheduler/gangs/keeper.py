@@ -120,7 +120,7 @@ class Keeper:
 
     def _is_overdue(self, gang: gang_records.Gang, now_s: float) -> bool:
         """Return True if a gang has held room for too few Pods for too long; note since when it does."""
-        if gang.state is not gang_records.INCOMPLETE or gang.least is None or not gang.held:
+        if gang.state is not gang_records.INCOMPLETE or not gang.held or self._may_be_complete(gang):
             # A gang whose binds fail again and again is PLACING in between: its time goes on.
             if gang.state is not gang_records.PLACING:
                 self._since_s.pop(gang.key, None)
@@ -132,6 +132,13 @@ class Keeper:
                 return False
             self._since_s[gang.key] = now_s
         return now_s - self._since_s[gang.key] >= timeout_s
+
+    def _may_be_complete(self, gang: gang_records.Gang) -> bool:
+        """Return True if it is not known how many Pods a gang needs, and it may have had as many once.
+
+        One whose Pods were placed in this scheduler's time had not: its PodGroup has become invalid since, or is gone.
+        """
+        return gang.least is None and (gang.is_found or not self._state.gangs.knows_groups(gang.key))
 
     def _timeout_of(self, gang: gang_records.Gang) -> float:
         asked_s = None if gang.asks is None else gang.asks.timeout_s
@@ -187,8 +194,10 @@ class Keeper:
 
     def _evict(self, gang: gang_records.Gang, term: int, now_s: float) -> None:
         """Evict those of its Pods that are bound now; others may be bound by binds that are under way."""
-        least = 0 if gang.asks is None else gang.asks.min_member
+        least = gang.least
         text = f"gang {gang.key} stayed incomplete: fewer than the {least} Pods that it needs found room in time"
+        if least is None:
+            text = f"{self._state.gangs.why(gang.key)}; it stayed incomplete"
         cause = evictor.Cause(_REASON, text, text)
         for uid, role in list(gang.roles.items()):
             pod = self._state.pod(uid)

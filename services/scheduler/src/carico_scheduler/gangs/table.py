@@ -97,6 +97,10 @@ class Gangs:
         if why is not None:
             self._lacking[is_native] = why
 
+    def knows_groups(self, key: gangs.Key) -> bool:
+        """Return whether the PodGroups of this kind are known, so that a gang has none if there is none."""
+        return key.is_native not in self._lacking
+
     def give_back(self, gang: gang_records.Gang) -> None:
         """Begin to evict all Pods of a gang that are on nodes."""
         gang.step(gang_records.GIVEN_BACK)
