@@ -141,14 +141,3 @@ def test_if_one_pod_of_a_gang_is_gone_no_further_victim_goes_for_the_others() ->
     desk.at(1.5)
     assert other.is_over
     assert len(desk.all) == 0
-
-
-def test_a_pod_that_is_evicted_for_no_nomination_is_forgotten_once_it_is_gone() -> None:
-    desk = Desk()
-    desk.pods = {"uid-idler": "node-1"}
-    desk.all.note_evicted(objects.make_pod("idler"))
-    desk.at(0.0)
-    assert "idler" in {each.name for each in desk.all.evicting(lambda _: "node-1")}
-    desk.pods.clear()
-    desk.at(1.0)
-    assert "idler" not in {each.name for each in desk.all.evicting(lambda _: "node-1")}

@@ -111,6 +111,7 @@ def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:
         events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
         told = {each["regarding"]["name"]: each["note"] for each in events if each["reason"] == "Preempted"}
         assert told == dict.fromkeys(["idle-1", "idle-2"], "Evicted: node-0 is full, and idle Pods run on what is idle")
+        assert not made.engines[0].state.nominations.evicting(lambda _: "node-0"), "those that are gone are forgotten"
         await made.stop()
 
     objects.run_fast(main())
@@ -229,7 +230,7 @@ def test_none_goes_while_another_pod_is_evicted_from_its_node_for_another_reason
         made.load_cores = 4.5
         await asyncio.sleep(10.0)
         assert running(made) == ["idle-0", "own-0"]
-        state.nominations.note_stays(own.uid)
+        state.nominations.forget_evicted(own.uid)
         await asyncio.sleep(10.0)
         assert running(made) == ["own-0"]
         await made.stop()

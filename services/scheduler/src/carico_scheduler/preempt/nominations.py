@@ -145,7 +145,6 @@ class Nominations:
         `node_of` returns the node on which a Pod counts, `is_binding` whether it is only chosen, `waits` whether the
         Pod waits for one; `nodes` are those there are.
         """
-        self._evicted = {uid: pod for uid, pod in self._evicted.items() if node_of(uid) is not None}
         ended = []
         evicting: dict[int, bool] = {}
         for each in self:
@@ -164,8 +163,8 @@ class Nominations:
         """Note that a Pod is evicted for no nomination."""
         self._evicted[pod.uid] = pod
 
-    def note_stays(self, uid: str) -> None:
-        """Note that it could not be evicted."""
+    def forget_evicted(self, uid: str) -> None:
+        """Note that a Pod is evicted no more: it is gone, or could not be evicted."""
         self._evicted.pop(uid, None)
 
     def is_evicted(self, uid: str, node: str) -> bool:

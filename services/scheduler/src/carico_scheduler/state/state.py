@@ -340,6 +340,7 @@ class State(node_state.NodeState):
 
     def _drop(self, record: records.Record, *, is_done: bool = False) -> None:
         self.records.drop(record)
+        self.nominations.forget_evicted(record.uid)
         if record.pod is not None:
             self.gangs.forget(record.pod, is_done=is_done)
             self.demands.remove_pod(record.pod)
