@@ -23,13 +23,28 @@ def test_a_budget_counts_the_pods_of_its_namespace() -> None:
     kept.put_all([budget("b", 1), budget("b", 0, "other")])
     both = [pod("a"), pod("b"), pod("c", "other")]
     assert kept.violated_by(both) == {both[1].uid, both[2].uid}
-    assert kept.violated_by(both[:1], spent=both[1:2]) == {both[0].uid}
+    assert kept.violated_by(both[:1], spent=[budgets.Spent(both[1])]) == {both[0].uid}
     kept.put(budget("b", 2))
     kept.remove("other", "b")
     assert kept.violated_by(both) == set()
     kept.remove("default", "b")
     kept.remove("default", "unknown")
-    assert kept.violated_by(both, spent=both) == set()
+    assert kept.violated_by(both, spent=map(budgets.Spent, both)) == set()
+
+
+def test_a_pod_that_is_deleted_counts_until_its_budget_is_written() -> None:
+    kept = budgets.Budgets()
+    kept.put(budget("b", 1))
+    spent = budgets.Spent(pod("a"), kept.writes)
+    assert kept.violated_by([pod("b")], [spent]) == {pod("b").uid}
+    kept.put(budget("c", 5))
+    kept.put_all([budget("b", 1), budget("c", 5)])
+    assert kept.violated_by([pod("b")], [spent]) == {pod("b").uid}, "only another one was written"
+    kept.put(budget("b", 1))
+    assert kept.violated_by([pod("b")], [spent]) == set()
+    assert kept.violated_by([pod("b")], [budgets.Spent(pod("a"))]) == {pod("b").uid}, "it is not deleted yet"
+    kept.put_all([budget("b", 2)])
+    assert kept.violated_by([pod("b"), pod("c")], [spent]) == set(), "a list shows what was written meanwhile, too"
 
 
 def test_each_budget_that_selects_a_pod_counts_it() -> None:

@@ -202,20 +202,27 @@ def test_pods_that_go_from_several_nodes_at_the_same_time_count_together_for_a_b
     objects.run_fast(main())
 
 
-def test_a_pod_counts_for_its_budget_until_it_is_gone() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "second"), [(1, None, "idle-1"), (1, 0, "idle-1"), (2, None, "idle-3"), (2, 1, "idle-3")]
+)
+def test_a_pod_counts_for_its_budget_until_the_budget_counts_it(before: int, after: int | None, second: str) -> None:
     """The API takes a moment to count a Pod that was deleted, and another node may fill in it."""
 
     async def main() -> None:
         made = await begin("idle-0", "idle-1", "idle-2", "idle-3", nodes=2)
-        guard(made, "idle-2", "idle-3", allowed=1)
+        guard(made, "idle-2", "idle-3", allowed=before)
         made.kube.is_graceful = True
         made.own_cores = {"node-0": 4.5}
         await asyncio.sleep(6.0)
         assert count(made, "DELETE") == 1
+        if after is not None:
+            budget = made.kube.objects.get("poddisruptionbudgets", ("default", "guard"), "test")
+            written = budget | {"status": {"disruptionsAllowed": after}}
+            made.kube.objects.update("poddisruptionbudgets", ("default", "guard"), written, "test")
         made.own_cores = {"node-0": 4.5, "node-1": 4.5}
         await asyncio.sleep(6.0)
         gone = [each.rpartition("/")[2] for each in made.kube.requests if each.startswith("DELETE")]
-        assert gone == ["idle-2", "idle-1"], "the budget allows one of 2 and 3 to go"
+        assert gone == ["idle-2", second]
         await made.stop()
 
     objects.run_fast(main())
@@ -230,7 +237,7 @@ def test_none_goes_while_another_pod_is_evicted_from_its_node_for_another_reason
         made.load_cores = 4.5
         await asyncio.sleep(10.0)
         assert running(made) == ["idle-0", "own-0"]
-        state.nominations.forget_evicted(own.uid)
+        state.nominations.note_stays(own.uid)
         await asyncio.sleep(10.0)
         assert running(made) == ["own-0"]
         await made.stop()

@@ -131,7 +131,7 @@ class Evictor:
         finally:
             self._under_way.discard(victim.uid)
             if not leaves:
-                self._leaving.forget_evicted(victim.uid)
+                self._leaving.note_stays(victim.uid)
 
     async def _evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> bool:
         """Evict one Pod; return False if it stays."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 from carico_core.domain import amounts, cluster
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.preempt import budgets
 
 # How long the room is held after the last victim is gone: its agent must have measured that (about 2 s), and a load
 # that it has not measured grows in steps.
@@ -100,6 +101,8 @@ class Nominations:
         self._by_node: dict[str, list[Nomination]] = {}
         # Those that are evicted for no nomination, by UID.
         self._evicted: dict[str, cluster.Pod] = {}
+        # See `budgets.Spent`: of all Pods that are being deleted on nodes, by UID.
+        self._deleted_at: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -163,9 +166,18 @@ class Nominations:
         """Note that a Pod is evicted for no nomination."""
         self._evicted[pod.uid] = pod
 
-    def forget_evicted(self, uid: str) -> None:
-        """Note that a Pod is evicted no more: it is gone, or could not be evicted."""
+    def note_stays(self, uid: str) -> None:
+        """Note that it could not be evicted."""
         self._evicted.pop(uid, None)
+
+    def note_deleting(self, uid: str, writes: int) -> None:
+        """Note that the API shows a Pod on a node as being deleted, after so many writes of budgets."""
+        self._deleted_at[uid] = writes
+
+    def note_gone(self, uid: str) -> None:
+        """Note that a Pod is on no node any more."""
+        self._evicted.pop(uid, None)
+        self._deleted_at.pop(uid, None)
 
     def is_evicted(self, uid: str, node: str) -> bool:
         """Return True if a Pod on a node is being evicted; that others only wait for it does not make it go."""
@@ -176,10 +188,13 @@ class Nominations:
         """Return True if a Pod on a node ends in time, or is being evicted."""
         return ends_in_time(pod, unix_s) if pod.deleting else self.is_evicted(pod.uid, node)
 
-    def evicting(self, node_of: Callable[[str], str | None]) -> list[cluster.Pod]:
+    def evicting(self, node_of: Callable[[str], str | None]) -> list[budgets.Spent]:
         """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
         victims = {victim.uid: victim for each in self for victim in each.victims if not victim.deleting}
-        return [pod for uid, pod in (self._evicted | victims).items() if node_of(uid) is not None]
+        leaving = self._evicted | victims
+        return [
+            budgets.Spent(pod, self._deleted_at.get(uid)) for uid, pod in leaving.items() if node_of(uid) is not None
+        ]  # fmt: skip
 
     def drop(self, nomination: Nomination) -> None:
         """Take back a nomination that has ended, or for which nothing was evicted."""

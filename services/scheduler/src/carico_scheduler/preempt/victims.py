@@ -77,7 +77,7 @@ _LEAST = -(2**31)
 
 def on_node(
     row: snapshot.NodeRow, wanted: PreemptingPod, residents: Collection[Resident], stages: registry.Stages,
-    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (),
+    budgets: budgeting.Budgets, spent: Iterable[budgeting.Spent] = (),
     peers_of: Callable[[], Collection[protocol.Peers]] = tuple,
 ) -> Choice | None:  # fmt: skip
     """Return what the node would lose, or None if the Pod would not fit there even so.

@@ -297,6 +297,8 @@ class State(node_state.NodeState):
             self.gangs.move(record.uid, before.gang, pod.gang)
         if before is not None and before.deleting is not pod.deleting and record.booking is not None:
             self._note_leaving(record.booking.node)
+            if pod.deleting:
+                self.nominations.note_deleting(record.uid, self.budgets.writes)
         self.waiting_gangs.note(record)
         if before is not None and before.constraints != pod.constraints:
             # Labels that matchLabelKeys names have changed, where the API server does not resolve it.
@@ -340,7 +342,7 @@ class State(node_state.NodeState):
 
     def _drop(self, record: records.Record, *, is_done: bool = False) -> None:
         self.records.drop(record)
-        self.nominations.forget_evicted(record.uid)
+        self.nominations.note_gone(record.uid)
         if record.pod is not None:
             self.gangs.forget(record.pod, is_done=is_done)
             self.demands.remove_pod(record.pod)
