@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -117,11 +118,21 @@ def test_a_budget_that_allows_nothing_is_violated_only_if_nothing_else_helps() -
     objects.run_fast(main())
 
 
-def test_a_nominated_node_that_another_leader_left_is_removed_once_no_node_gives_way() -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"priority": 10, "nodeSelector": {"disk": "none"}},
+        # Others have taken the room meanwhile, and none may go.
+        {"priority": 0},
+        {"priority": 10, "preemptionPolicy": "Never"},
+    ],
+    ids=["no node", "priority", "policy"],
+)
+def test_a_nominated_node_that_another_leader_left_is_removed_once_no_node_gives_way(spec: dict[str, Any]) -> None:
     async def main() -> None:
         made = await cases.full()
         for name in ("high-0", "high-1"):
-            left = objects.pod_object(name, priority=10, nodeSelector={"disk": "none"})
+            left = objects.pod_object(name, **spec)
             made.kube.objects.create("pods", left | {"status": {"nominatedNodeName": "node-0"}}, "test")
         # The first request is lost: it is repeated.
         made.kube.fail_next(errors.ApiUnavailable("503"), method="PATCH", path="/high-0/status")

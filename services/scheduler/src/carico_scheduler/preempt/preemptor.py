@@ -5,6 +5,7 @@ placed Pod, and if its preemptionPolicy is not Never. For the Pods of a gang, ro
 is nominated in turn, with the others' room held, before anything is evicted.
 """
 
+import asyncio
 import collections
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,8 +72,10 @@ class Preemptor:
         # How often others were evicted for a Pod without a node, by UID: where several schedulers share the work, it
         # leaves this one's queue and comes back.
         self._preemptions: collections.Counter[str] = collections.Counter()
-        # The Pods of this round with a nominated node that no nomination here accounts for.
+        # The Pods of this round with a nominated node that no nomination here accounts for; and when those of them that
+        # may have no others evicted are looked at again (monotonic).
         self._nominated: list[queues.Waiting] = []
+        self._look_s = 0.0
         self._on_hold = on_hold
         self._line = logs.get("scheduler")
 
@@ -93,18 +96,16 @@ class Preemptor:
         """End nominations that are over, and make room for the Pods whose turn it is."""
         self._refresh()
         term, lowest = self._term(), self._state.placements.lowest_priority()
-        if term is None or lowest is None or not self._state.may_evict:
+        if term is None or not self._state.may_evict:
             return
         self._preemptions = collections.Counter(
             {uid: count for uid, count in self._preemptions.items() if self._state.has_no_node(uid)}
         )
         now_s = self._clock.monotonic_s()
         self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
-        turns = sorted(
-            (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
-            key=lambda each: each.key,
-        )
-        self._nominated = [each for each in turns if each.pod.nominated_node]
+        parked = [each for each in self._state.queue.parked() if self._is_due(each, now_s)]
+        turns = sorted((each for each in parked if _may_ask(each.pod, lowest)), key=lambda each: each.key)
+        self._nominated = [each for each in parked if each.pod.nominated_node]
         self._search.keep(search.AlikePods(each.demand, each.pod.priority) for each in turns)
         searches, refreshed_s = 0, now_s
         for waiting in turns:
@@ -119,6 +120,9 @@ class Preemptor:
             rest_s = await self._make_room(waiting, term)
             if rest_s is not None:
                 self._again_s[kind] = self._clock.monotonic_s() + rest_s
+        if now_s >= self._look_s:
+            self._look_s = now_s + AGAIN_S
+            await self._clear_idle([each for each in self._nominated if not _may_ask(each.pod, lowest)], term)
 
     async def _make_room(self, waiting: queues.Waiting, term: int) -> float | None:
         """Have others evicted for a Pod, or for its gang; if none are, return the time until the next search."""
@@ -133,7 +137,7 @@ class Preemptor:
         choice = await self._search.choose(waiting, kind, within=within)
         if choice is None and kind not in self._search.stopped:
             self._search.forget([kind])
-            self._clear_stale(waiting, kind, within, term)
+            self._clear_stale(waiting, self._nominated, within, term)
             return AGAIN_S
         if choice is None or not (choice.victims or choice.awaited):
             # Nothing to gain, or there is room; or the search goes on in the next round.
@@ -143,22 +147,35 @@ class Preemptor:
         self._start(self._nominate(waiting, choice), term)
         return None
 
+    async def _clear_idle(self, nominated: Sequence[queues.Waiting], term: int) -> None:
+        """Remove the nominated nodes of Pods that may have no others evicted."""
+        alike = {search.AlikePods(each.demand, each.pod.priority): each for each in nominated}
+        for waiting in list(alike.values())[:SEARCHES_A_ROUND]:
+            key = waiting.demand.gang
+            gang = None if key is None else self._state.gangs.find(key)
+            self._clear_stale(waiting, nominated, None if gang is None else next(self._domains(gang), None), term)
+            await asyncio.sleep(0)
+
     def _clear_stale(
-        self, waiting: queues.Waiting, kind: search.AlikePods, within: search.Within | None, term: int
+        self, waiting: queues.Waiting, nominated: Iterable[queues.Waiting], within: search.Within | None, term: int
     ) -> None:  # fmt: skip
-        """Remove the nominated nodes of Pods like this one, for which no node would give way.
+        """Remove the nominated nodes of those Pods that are like this one, for which no node would give way.
 
         Another leader made them, or the request that removes one was lost. An autoscaler adds no node for such Pods;
         the name of a node that is not there yet may be its own.
         """
+        kind = search.AlikePods(waiting.demand, waiting.pod.priority)
         stale = [
             each.pod
-            for each in self._nominated
+            for each in nominated
             if search.AlikePods(each.demand, each.pod.priority) == kind
             and self._state.fleet.slot_of(each.pod.nominated_node) is not None
         ]
+        if not stale:
+            return
+        scores, free = self._search.scores(kind, within)
         # While some node is still being tried, or the first advertisements are awaited, the node may still be right.
-        if stale and not self._search.is_open(waiting, self._search.scores(kind, within)[0]):
+        if free is None and not self._search.is_open(waiting, scores):
             for pod in stale:
                 if self._state.waits(pod.uid):
                     self._evictor.clear(pod, term)
@@ -168,9 +185,9 @@ class Preemptor:
         waiting = (self._state.queue.find(uid) for uid in gang.roles)
         members = sorted((each for each in waiting if each is not None), key=lambda each: each.key)[: gang.missing]
         lowest = self._state.placements.lowest_priority()
-        if len(members) < gang.missing or len(members) > GANG_MOST or lowest is None:
+        if len(members) < gang.missing or len(members) > GANG_MOST:
             return AGAIN_S
-        if not all(each.pod.preempts and each.pod.priority > lowest for each in members):
+        if not all(_may_ask(each.pod, lowest) for each in members):
             return AGAIN_S
         is_over = True
         for within in self._domains(gang):
@@ -220,14 +237,9 @@ class Preemptor:
         for number in (-sizes).argsort(kind="stable")[:DOMAINS_MOST].tolist():
             yield asks.topology_key, names[number]
 
-    def _may_ask(self, waiting: queues.Waiting, lowest: int, now_s: float) -> bool:
-        pod = waiting.pod
-        return (
-            pod.priority > lowest
-            and pod.preempts
-            and now_s - waiting.since_s >= AFTER_S
-            and self._state.nominations.find(pod.uid) is None
-        )
+    def _is_due(self, waiting: queues.Waiting, now_s: float) -> bool:
+        """Return True if a Pod has waited for a moment, and no room is being made for it."""
+        return now_s - waiting.since_s >= AFTER_S and self._state.nominations.find(waiting.pod.uid) is None
 
     def _refresh(self) -> None:
         if not len(self._state.nominations):
@@ -283,6 +295,11 @@ class Preemptor:
             awaited=[each.key for each in nomination.victims if each.deleting],
         )  # fmt: skip
         self._evictor.start(nomination, term)
+
+
+def _may_ask(pod: cluster.Pod, lowest: int | None) -> bool:
+    """Return True if others may be evicted for a Pod; `lowest`: the lowest priority of a placed Pod."""
+    return lowest is not None and pod.priority > lowest and pod.preempts
 
 
 def _kinds(members: Iterable[queues.Waiting]) -> set[search.AlikePods]:
