@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster, messages
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import demand, reservations
@@ -66,6 +67,20 @@ def test_a_node_whose_load_grows_in_steps_is_still_being_tried() -> None:
     assert desk.verdict(request_cores=64.0) is Verdict.UNSCHEDULABLE, "it would not fit there afterwards either"
     desk.add("cold", objects.make_advertisement(capacity=0.2, pods=2, limit=8))
     assert desk.verdict() is Verdict.UNSCHEDULABLE
+
+
+def test_a_node_that_refuses_the_pod_for_another_pod_too_is_not_being_tried_for_it() -> None:
+    desk = Desk()
+    port = {"name": "main", "image": "pi", "ports": [{"hostPort": 80, "containerPort": 80}]}
+    obj = objects.pod_object("other", containers=[port])
+    obj["metadata"]["uid"] = "uid-other"
+    other = api_objects.parse_pod(obj)
+    desk.fleet.pod_counts.put(other, "cold")
+    desk.add("cold", objects.make_advertisement(capacity=50.0, pods=2, limit=2))
+    assert desk.verdict() is Verdict.OPEN
+    assert desk.verdict(constraints=other.constraints) is Verdict.UNSCHEDULABLE, "it has the same host port"
+    desk.add("next", objects.make_advertisement(capacity=50.0, pods=2, limit=2))
+    assert desk.verdict(constraints=other.constraints) is Verdict.OPEN
 
 
 def test_a_node_that_tries_the_first_pod_of_a_class_is_still_being_tried() -> None:

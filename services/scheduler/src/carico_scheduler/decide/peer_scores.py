@@ -1,5 +1,7 @@
 """The scores for a demand that depends on other Pods, volumes or preferences: a placement may change all of them."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from carico_core.domain import cluster, decision
@@ -68,10 +70,18 @@ class PeerScores:
     def allowed(self) -> snapshot.Bools:
         """See `scores.Scores`."""
         self._settled()
-        nodes = self._plain.allowed
-        for _, condition in self._conditions:
-            if not condition.yields:
-                nodes = nodes & condition.passes
+        return self._meeting(condition for _, condition in self._conditions if not condition.yields)
+
+    @property
+    def unopposed(self) -> snapshot.Bools:
+        """See `scores.Scores`."""
+        self._settled()
+        return self._meeting(condition for _, condition in self._conditions)
+
+    def _meeting(self, conditions: Iterable[protocol.Condition]) -> snapshot.Bools:
+        nodes = self._plain.mask.mask
+        for each in conditions:
+            nodes = nodes & each.passes
         return nodes
 
     def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> bool:

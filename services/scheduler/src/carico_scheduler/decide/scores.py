@@ -123,6 +123,11 @@ class Scores:
         """The nodes that pass every filter but those that other Pods' leaving could change: room for one more Pod."""
         return self.mask.mask
 
+    @property
+    def unopposed(self) -> snapshot.Bools:
+        """The nodes that neither the Node object nor other Pods or volumes refuse, whatever room there is."""
+        return self.mask.mask
+
     def best(self, uid: str) -> int:
         """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""
         if not len(self._best_slots()):

@@ -50,7 +50,7 @@ def verdict_of(scores: cycle_scores.Scores) -> Verdict:
 def _is_tried(scores: cycle_scores.Scores) -> bool:
     """Return True if a node that refuses the demand only for its capacity is still being tried."""
     view, demand = scores.view, scores.demand
-    nodes = scores.mask.mask
+    nodes = scores.unopposed
     for each in scores.stages.by_room:
         if each.reason is not _Reason.CAPACITY:
             nodes = nodes & each.passes(view, demand)
