@@ -82,6 +82,33 @@ def test_room_that_is_held_for_a_pod_of_ours_goes_to_none_of_lower_priority(*, b
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("fallback", [policy.Fallback.WAIT, policy.Fallback.REQUESTS])
+def test_requests_that_are_held_for_a_pod_of_ours_go_to_none_of_lower_priority(fallback: policy.Fallback) -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(policy.Policy(fallback=fallback), wait_s=0.0)
+        for name in ("n1", "n2"):
+            # Of 4 cores that can be requested; more is free by far.
+            desk.node(name, 50.0 if fallback is policy.Fallback.WAIT else None)
+        high = objects.make_pod("high", priority=5, request_cores=4.0)
+        desk.state.put_pod(high, 0.0)
+        low, top, more = (desk.pod(name, request_cores=4.0) for name in ("low", "top", "more"))
+        for each in (low, top, more):
+            each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        top["spec"]["priority"] = 9
+        assert await desk.passed(more, "n1", "n2") == ["n1", "n2"]
+        assert await desk.passed(low, "n1", "n2") == ["n1", "n2"], "kube-scheduler knows where its own Pods go"
+        desk.state.nominations.add(
+            nominations.Nomination(pod=high, demand=demands.demand_of(high), node="n1", victims=(), since_s=0.0)
+        )
+        answer = await desk.filter(low, "n1", "n2")
+        assert answer["NodeNames"] == ["n2"]
+        assert answer["FailedNodes"] == {"n1": "CARICO: short of requested resources"}
+        assert "requests" in await desk.bind(low, "n1")
+        assert await desk.passed(top, "n1") == ["n1"]
+
+    objects.run_fast(main())
+
+
 def test_holds_end_with_their_pod_with_its_bind_by_others_and_with_time() -> None:
     async def main() -> None:
         desk = extender_desk.Desk(hold_s=5.0, wait_s=0.0)

@@ -1,7 +1,8 @@
 """Which of the nodes that kube-scheduler offers have room by their advertisements, and how they rank. Pure.
 
-Only what CARICO alone knows is evaluated: advertised capacity less reservations, and whether an advertisement can be
-trusted. Taints, affinity, requests and the rest belong to kube-scheduler's own plugins, which have passed these nodes.
+Only what CARICO alone knows is evaluated: advertised capacity less reservations, whether an advertisement can be
+trusted, and requests where room is held for Pods of CARICO. Taints, affinity, other requests and the rest belong to
+kube-scheduler's own plugins, which have passed these nodes.
 """
 
 import dataclasses
@@ -19,12 +20,15 @@ from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import explain
-from carico_scheduler.rules import admission, scorers
+from carico_scheduler.rules import admission, registry, scorers
 
 # kube-scheduler counts nodes by reason, and writes the Event and the Pod's condition again whenever the text changes: a
 # reason has no numbers, and names its source.
 _PREFIX = "CARICO: "
 UNKNOWN = "the scheduler has not seen this node at the API yet"
+# By what requests may refuse a node, and when evicting a Pod could help.
+_BY_REQUESTS = registry.without_capacity().by_room
+_YIELDING = frozenset({decision.Reason.CAPACITY, *(each.reason for each in _BY_REQUESTS)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +58,6 @@ class Judge:
     def judge(self, names: Sequence[str], demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> Judged:
         """Return the verdict on nodes for one Pod; its own hold does not count against it."""
         view = self._fleet.snapshot(now_s)
-        if view.goes_by_requests:
-            # kube-scheduler has already checked the requests.
-            verdict = messages.FilterResult(passed=tuple(names), refused={}, lasting={})
-            return Judged(verdict=verdict, details={}, is_held_up=False)
         mask = self._mask(view, demand)
         passed: list[str] = []
         refused: dict[str, str] = {}
@@ -66,21 +66,23 @@ class Judge:
         is_held_up = False
         for name in names:
             slot = self._fleet.slot_of(name)
-            held = self._held(name, pod)
-            if slot is None:
+            if slot is None and not view.goes_by_requests:
                 refused[name] = _PREFIX + UNKNOWN
                 details[name] = UNKNOWN
-            elif mask[slot] and not held:
+                continue
+            ours = self._held_on(name, pod)
+            held = [*self._holds.on(name, but=pod.uid), *ours]
+            if slot is None or (mask[slot] and not held):
                 passed.append(name)
-            else:
-                found = scoring.rejection_by(admission.FILTERS, _with(view.row(slot), held), demand)
-                if found is None:
-                    passed.append(name)
-                    continue
-                is_held_up = is_held_up or bool(mask[slot])
-                kind = refused if found.reason is decision.Reason.CAPACITY else lasting
-                kind[name] = _PREFIX + explain.phrase(found.reason)
-                details[name] = f"{found.reason.value}: {found.detail}"
+                continue
+            found = _rejection(view.row(slot), demand, held=held, ours=ours)
+            if found is None:
+                passed.append(name)
+                continue
+            is_held_up = is_held_up or bool(mask[slot])
+            kind = refused if found.reason in _YIELDING else lasting
+            kind[name] = _PREFIX + explain.phrase(found.reason)
+            details[name] = f"{found.reason.value}: {found.detail}"
         verdict = messages.FilterResult(passed=tuple(passed), refused=refused, lasting=lasting)
         return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
@@ -104,19 +106,29 @@ class Judge:
         slot = self._fleet.slot_of(name)
         if slot is None:
             return 0.0
-        held = self._held(name, pod)
+        held = [*self._holds.on(name, but=pod.uid), *self._held_on(name, pod)]
         score = float(self._scorer.score(_with(view.row(slot), held), demand)) if held else column.item(slot)
         return score if math.isfinite(score) else 0.0
 
-    def _held(self, name: str, pod: cluster.Pod) -> list[demands.Demand]:
-        """Return for which other Pods room is held on a node."""
-        return [*self._holds.on(name, but=pod.uid), *self._held_on(name, pod)]
-
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
+        """Return the nodes that have room if nothing is held there."""
         mask = view.present
-        for each in admission.FILTERS:
+        for each in () if view.goes_by_requests else admission.FILTERS:
             mask = mask & each.passes(view, demand)
         return mask
+
+
+def _rejection(
+    row: snapshot.NodeRow, demand: demands.Demand, *, held: list[demands.Demand], ours: list[demands.Demand]
+) -> decision.Rejection | None:  # fmt: skip
+    """Return why a node is refused, where room is held; `ours`: without what is held for Pods of kube-scheduler."""
+    found = None
+    if not row.view.goes_by_requests:
+        found = scoring.rejection_by(admission.FILTERS, _with(row, held), demand)
+    if found is None and ours:
+        # kube-scheduler has checked the requests without these Pods. Of its own it knows to which node they go.
+        found = scoring.rejection_by(_BY_REQUESTS, _with(row, ours), demand)
+    return found
 
 
 def _with(row: snapshot.NodeRow, held: list[demands.Demand]) -> snapshot.NodeRow:
