@@ -10,6 +10,7 @@ import pytest
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_core.wire.messages import claims as claim_messages
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.engine import engine
 from carico_scheduler.pods import queue
@@ -335,8 +336,15 @@ async def end_deleted(made: shared_world.SharedWorld, grace_s: float) -> None:
                 made.kube.objects.delete("pods", ("default", name), {}, "test")
 
 
-def test_no_pod_is_evicted_in_vain_where_many_need_room_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("held_most", "within_s"), [(claim_messages.HELD_MAX, 15.0), (4, 100.0)])
+def test_no_pod_is_evicted_in_vain_where_many_need_room_at_the_same_time(
+    held_most: int, within_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many at a time as a heartbeat has room for."""
     monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+    # Those that wait for others to be served stay with the holder of the Lease.
+    monkeypatch.setattr(corrections, "TRIED_S", 1000.0)
+    monkeypatch.setattr(claim_messages, "HELD_MAX", held_most)
 
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=1.0)
@@ -351,7 +359,7 @@ def test_no_pod_is_evicted_in_vain_where_many_need_room_at_the_same_time(monkeyp
         await asyncio.sleep(2.0)
         assert set(made.kube.binds) == set(low)
         high = [made.create_pod(f"high-{index}", priority=5) for index in range(20)]
-        await asyncio.sleep(15.0)
+        await asyncio.sleep(within_s)
         assert set(made.kube.binds) & {*more, *high} == set(high)
         assert made.counted[0].victims.labels("evicted")._value.get() == 20
         ending.cancel()

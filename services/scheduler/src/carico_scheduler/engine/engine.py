@@ -93,7 +93,7 @@ class Engine:
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
             metrics=parts.metrics, term=self._duty_term, turns=self.turns, on_hold=self._announce,
-            others=lambda: self.held.slots_for_others(),
+            may_hold=self._may_hold, others=lambda: self.held.slots_for_others(),
         )  # fmt: skip
         self.opportunistic = opportunistic.Opportunistic(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
@@ -134,6 +134,10 @@ class Engine:
         """Announce for which Pods this scheduler holds room, before any is evicted for them."""
         if self.member is not None:
             self.member.announce()
+
+    def _may_hold(self) -> bool:
+        """Return True if the other schedulers learn of all room that this one holds: they would take it."""
+        return self.member is None or self.member.corrections.may_hold()
 
     def _term_to_decide(self) -> int | None:
         """Return the term of a cycle now; None if it could place nothing: no bind may start, or claims are sent."""

@@ -52,11 +52,12 @@ class Preemptor:
     def __init__(
         self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
-        on_hold: Callable[[], None], others: Callable[[], Iterable[cycles.Held]],
+        on_hold: Callable[[], None], may_hold: Callable[[], bool], others: Callable[[], Iterable[cycles.Held]],
     ) -> None:  # fmt: skip
         """`turns`: for which Pods nodes are held; evicting others there would be in vain. `others`: see `search`.
 
-        `on_hold` is called when room is held for a Pod, before the first eviction for it.
+        `on_hold` is called when room is held for a Pod, before the first eviction for it. `may_hold` returns whether
+        all the room that is noted as held can be.
         """
         self._state = state
         self._clock = clock
@@ -77,6 +78,7 @@ class Preemptor:
         self._nominated: list[queues.Waiting] = []
         self._look_s = 0.0
         self._on_hold = on_hold
+        self._may_hold = may_hold
         self._line = logs.get("scheduler")
 
     def nominees(self) -> list[cycles.Nominee]:
@@ -144,7 +146,11 @@ class Preemptor:
             return evictor.EVERY_S
         if self._term() != term or waiting.pod.uid not in self._state.queue:
             return None
-        self._start(self._nominate(waiting, choice), term)
+        nomination = self._nominate(waiting, choice)
+        if not self._may_hold():
+            self._state.nominations.drop(nomination)
+            return evictor.EVERY_S
+        self._start(nomination, term)
         return None
 
     async def _clear_idle(self, nominated: Sequence[queues.Waiting], term: int) -> None:
@@ -194,7 +200,7 @@ class Preemptor:
             made = await self._nominate_all(members, within)
             is_victim = any(each.victims for each in made)
             is_whole = len(made) == len(members) and all(self._state.waits(each.pod.uid) for each in members)
-            if is_whole and is_victim and self._term() == term:
+            if is_whole and is_victim and self._may_hold() and self._term() == term:
                 for each in made:
                     each.together = made
                     self._start(each, term)

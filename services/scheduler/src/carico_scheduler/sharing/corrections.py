@@ -104,12 +104,21 @@ class HandOvers:
         return is_handed or is_taken
 
     def passed(self, now_s: float, *, has_lease: bool) -> messages.Corrections:
-        """Return what this member announces: of the room that it holds, as much as a heartbeat has room for."""
+        """Return what this member announces: of the room that it holds, as much as a heartbeat has room for.
+
+        That for which Pods are evicted comes first.
+        """
         own = self.own_nominees() if has_lease else ()
+        own = sorted(own, key=lambda each: self._state.nominations.find(each.uid) is None)
         return messages.Corrections(
             handed={uid: max(now_s - since_s, 0.0) for uid, since_s in self._handed.items()},
             held={each.uid: self._state.fleet.row(each.slot).node.name for each in own},
         )
+
+    def may_hold(self) -> bool:
+        """Return True if a heartbeat has room for all Pods for which others are evicted."""
+        held = {each.pod.uid: each.node for each in self._state.nominations}
+        return len(claim_messages.announced(held)) == len(held)
 
     def nominees(self) -> list[cycles.Nominee]:
         """Return the Pods for which room is held, by this member or by the holder of the Lease, in queue order."""

@@ -1,7 +1,7 @@
 """Claims on `carico.v1.claim.<node>`, and heartbeats of schedulers: JSON, which people can read with `nats sub`."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -21,8 +21,8 @@ _NAMES_MAX = 64
 _OTHERS_MAX = _TERMS_MAX = 64
 # In one heartbeat: at most 6 KB.
 HANDED_MAX = 64
-# Others take what is not announced, and Pods were evicted in vain: as many as a large Deployment has. They have half of
-# the 64 KiB of a heartbeat, which is enough for names of usual length, and for more than 100 of the longest.
+# Others take what is not announced, so that no Pods are evicted for more at a time: as many as a large Deployment has.
+# They have half of the 64 KiB of a heartbeat: enough for names of usual length, and for more than 100 of the longest.
 HELD_MAX = 512
 HELD_BYTES = 32 << 10
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
@@ -123,6 +123,19 @@ def encode_heartbeat(heartbeat: messages.Heartbeat) -> bytes:
     )
 
 
+def announced(held: Mapping[str, str]) -> dict[str, str]:
+    """Return the first of these Pods and nodes for which a heartbeat has room."""
+    found: dict[str, str] = {}
+    left_bytes = HELD_BYTES
+    for uid, node in itertools.islice(held.items(), HELD_MAX):
+        # With quotes, colon and comma.
+        left_bytes -= len(uid) + len(node) + 6
+        if left_bytes < 0:
+            break
+        found[uid] = node
+    return found
+
+
 def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
     """Return the heartbeat in `payload`. Raises `MessageError` if anything in it is wrong."""
     h = _HEARTBEAT.read(payload)
@@ -169,15 +182,7 @@ def _format_report(report: messages.MemberReport) -> dict[str, object]:
 
 
 def _format_corrections(found: messages.Corrections) -> dict[str, object]:
-    held: dict[str, str] = {}
-    left_bytes = HELD_BYTES
-    for uid, node in itertools.islice(found.held.items(), HELD_MAX):
-        # With quotes, colon and comma.
-        left_bytes -= len(uid) + len(node) + 6
-        if left_bytes < 0:
-            break
-        held[uid] = node
-    return {"handed": dict(found.handed), "held": held}
+    return {"handed": dict(found.handed), "held": announced(found.held)}
 
 
 def _read_corrections(found: _Corrections) -> messages.Corrections:
