@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.extender import holds
 from carico_scheduler.pods import demand as demands
@@ -105,6 +106,25 @@ def test_requests_that_are_held_for_a_pod_of_ours_go_to_none_of_lower_priority(f
         assert answer["FailedNodes"] == {"n1": "CARICO: short of requested resources"}
         assert "requests" in await desk.bind(low, "n1")
         assert await desk.passed(top, "n1") == ["n1"]
+
+    objects.run_fast(main())
+
+
+def test_a_host_port_that_is_held_for_a_pod_of_ours_goes_to_none_of_lower_priority() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(wait_s=0.0)
+        desk.node("n1", 50.0)
+        low, other = desk.pod("low"), desk.pod("other")
+        for pod, port in ((low, 80), (other, 81)):
+            pod["spec"]["containers"][0]["ports"] = [{"hostPort": port, "containerPort": 80}]
+        held = objects.make_pod("high", priority=5, constraints=api_objects.parse_pod(low).constraints)
+        desk.state.put_pod(held, 0.0)
+        desk.state.nominations.add(
+            nominations.Nomination(pod=held, demand=demands.demand_of(held), node="n1", victims=(), since_s=0.0)
+        )
+        answer = await desk.filter(low, "n1")
+        assert answer["FailedNodes"] == {"n1": "CARICO: with a host port taken"}
+        assert await desk.passed(other, "n1") == ["n1"]
 
     objects.run_fast(main())
 

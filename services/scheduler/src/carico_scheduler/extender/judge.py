@@ -1,7 +1,7 @@
 """Which of the nodes that kube-scheduler offers have room by their advertisements, and how they rank. Pure.
 
 Only what CARICO alone knows is evaluated: advertised capacity less reservations, whether an advertisement can be
-trusted, and requests where room is held for Pods of CARICO. Taints, affinity, other requests and the rest belong to
+trusted, and requests and host ports where room is held for Pods of CARICO. Taints, affinity and the rest belong to
 kube-scheduler's own plugins, which have passed these nodes.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from carico_core.domain import cluster, decision
+from carico_core.domain import cluster, constraints, decision
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import messages
@@ -26,9 +26,12 @@ from carico_scheduler.rules import admission, registry, scorers
 # reason has no numbers, and names its source.
 _PREFIX = "CARICO: "
 UNKNOWN = "the scheduler has not seen this node at the API yet"
-# By what requests may refuse a node, and when evicting a Pod could help.
+# By what requests and held host ports refuse a node, and when evicting a Pod could help.
 _BY_REQUESTS = registry.without_capacity().by_room
-_YIELDING = frozenset({decision.Reason.CAPACITY, *(each.reason for each in _BY_REQUESTS)})
+_PORTS = decision.Rejection(
+    reason=decision.Reason.HOST_PORTS, detail="one of its host ports is held there for a Pod that comes first"
+)
+_YIELDING = frozenset({decision.Reason.CAPACITY, _PORTS.reason, *(each.reason for each in _BY_REQUESTS)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +131,12 @@ def _rejection(
     if found is None and ours:
         # kube-scheduler has checked the requests without these Pods. Of its own it knows to which node they go.
         found = scoring.rejection_by(_BY_REQUESTS, _with(row, ours), demand)
-    return found
+    return _PORTS if found is None and any(_has_same_port(demand, each) for each in ours) else found
+
+
+def _has_same_port(one: demands.Demand, other: demands.Demand) -> bool:
+    own, its = one.constraints, other.constraints
+    return own is not None and its is not None and constraints.Occupied(own.host_ports).conflicts(its.host_ports)
 
 
 def _with(row: snapshot.NodeRow, held: list[demands.Demand]) -> snapshot.NodeRow:
