@@ -91,6 +91,44 @@ def test_a_day_later_the_old_counts_half_and_the_peak_stays() -> None:
     assert found.memory_peak == 900 * MIB
 
 
+def flags(known: usages.Usages, *, days: float = 0.0) -> set[str]:
+    row = orjson.loads(recommendations.answer(known, {}, b"", NOW_NS + int(days * DAY_NS)))["classes"][0]
+    return set(row["flags"])
+
+
+def test_pods_that_fail_of_late_are_flagged_whatever_ran_well_before() -> None:
+    known = known_of(report(pi=used(pods=9)))
+    take(known, report(pi=used(pods=5, failed=5)), now_ns=NOW_NS + DAY_NS)
+    # 5 of 4.5 + 5.
+    assert "all_failed" not in flags(known)
+    take(known, report(pi=used(pods=5, failed=5)), now_ns=NOW_NS + 3 * DAY_NS)
+    # 6.25 of 1.125 + 1.25 + 5.
+    assert "all_failed" in flags(known, days=3.0)
+    # What is kept continues so.
+    again = usages.Usages(lease_s=10.0)
+    again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
+    assert "all_failed" in flags(again, days=3.0)
+
+
+def test_pods_that_fail_at_their_start_and_run_well_for_days_are_flagged_no_more() -> None:
+    known = known_of(report(pi=used(pods=5, failed=5)))
+    assert "all_failed" in flags(known)
+    for day in (1, 2):
+        # A mean each day that a Pod runs on.
+        runs_on = dataclasses.replace(used(pods=5), pods=0)
+        take(known, report(pi=runs_on), now_ns=NOW_NS + day * DAY_NS)
+    assert "all_failed" not in flags(known, days=2.0)
+
+
+def test_what_was_kept_without_recent_pods_counts_all_of_them() -> None:
+    kept = orjson.loads(wire.encode_kept([known_of(report(pi=used(pods=9, failed=9))).facts(PI)]))
+    for each in kept["classes"]:
+        del each["recent_pods"], each["recent_failed"]
+    known = usages.Usages(lease_s=10.0)
+    known.resume(wire.decode_kept(orjson.dumps(kept)))
+    assert "all_failed" in flags(known)
+
+
 def test_a_report_counts_once() -> None:
     known, found = usages.Usages(lease_s=10.0), report(pi=used())
     take(known, found)

@@ -27,7 +27,7 @@ def measured(**changed: Any) -> recommendation.Measured:
     values: dict[str, Any] = {
         "cpu": weights([0.1] * 80 + [0.5] * 20), "memory": weights([50 * MIB] * 100, "memory"),
         "pod_means": weights([0.2] * 40), "cpu_peak": None,
-        "memory_peak": 100 * MIB, "pods": 40, "failed": 0, "nodes": 3, "has_new_image": False,
+        "memory_peak": 100 * MIB, "pods": 40, "failed": 0, "failed_share": 0.0, "nodes": 3, "has_new_image": False,
         "measured_s": 1000.0, "age_s": 2 * DAY_S,
     }  # fmt: skip
     return recommendation.Measured(**(values | changed))
@@ -97,8 +97,8 @@ def test_a_higher_percentile_never_recommends_less(first: float, second: float, 
     ("changed", "flags"),
     [
         ({"pods": 1}, (Flag.ONE_POD,)),
-        ({"pods": 7, "failed": 7}, (Flag.ALL_FAILED,)),
-        ({"pods": 7, "failed": 6}, ()),
+        ({"failed_share": 0.75}, (Flag.ALL_FAILED,)),
+        ({"failed_share": 0.74}, ()),
         ({"has_new_image": True}, (Flag.IMAGE_CHANGED,)),
         ({"pod_means": weights([0.1] * 20 + [1.0] * 20)}, (Flag.TWO_KINDS,)),
         ({"measured_s": 4.0}, (Flag.BRIEF,)),

@@ -87,6 +87,7 @@ TEMPLATES = st.builds(
     usage.Template, image=st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
     containers=st.lists(st.sampled_from(("main", "sidecar", "proxy")), max_size=3).map(tuple), requests=AMOUNTS,
 )  # fmt: skip
+WEIGHTS = st.integers(0, 10**9).map(float)
 DISTRIBUTIONS = st.dictionaries(st.sampled_from(usage.DIMS), BUCKETS)
 CONTAINERS = st.dictionaries(
     st.sampled_from(("main", "proxy")), st.builds(usage.ContainerUsage, cpu=BUCKETS, peaks=AMOUNTS)
@@ -104,7 +105,7 @@ KEPT = st.builds(
     usage.KeptClass, containers=CONTAINERS,
     name=CLASS_NAMES, at_ns=COUNTS, first_ns=COUNTS, last_ns=COUNTS, pods=COUNTS, failed=COUNTS,
     measured_s=st.integers(0, 10**9).map(float), seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS,
-    nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64),
+    nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64), recent_pods=WEIGHTS, recent_failed=WEIGHTS,
     images=st.dictionaries(st.from_regex(r"[0-9a-f]{16}", fullmatch=True), COUNTS, max_size=8),
     template=st.none() | TEMPLATES,
 )  # fmt: skip

@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 # What each flag means, and what to do about it.
 FLAGS: Mapping[str, str] = {
     "one_pod": "measured on one Pod only: its usage may not be typical",
-    "all_failed": "every Pod has failed or ran out of memory: what is measured is less than it needs",
+    "all_failed": "almost all Pods have failed, crash or ran out of memory: what is measured is less than they need",
     "image_changed": "the image has changed: the amounts are of the earlier one, too",
     "two_kinds": "its Pods are of two kinds: give each kind an owner or a label of its own",
     "brief": "measured for less than 10 Pod-seconds so far",

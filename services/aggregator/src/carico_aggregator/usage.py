@@ -189,6 +189,7 @@ class Usages:
             memory_peak=found.peaks.get(recommendation.MEMORY),
             pods=found.pods,
             failed=found.failed,
+            failed_share=found.failed_share,
             nodes=len(found.nodes),
             has_new_image=versions.is_new(held),
             measured_s=found.measured_s,

@@ -52,6 +52,9 @@ class Version:
     pod_means: messages.Array
     pods: int = 0
     failed: int = 0
+    # The same as weights, as of `at_ns`.
+    recent_pods: float = 0.0
+    recent_failed: float = 0.0
     measured_s: float = 0.0
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
     nodes: set[int] = dataclasses.field(default_factory=set)
@@ -62,6 +65,14 @@ class Version:
     def is_learnt(self) -> bool:
         """Whether there are enough Pods and measurements to recommend something."""
         return self.pods >= recommendation.MEDIUM_PODS and self.measured_s >= recommendation.MEDIUM_S
+
+    @property
+    def failed_share(self) -> float:
+        """The share of the Pods of late that have failed, 0 without any."""
+        # Those that run on for days have a mean each day: of a class whose Pods failed once while they waited for a
+        # database, the failures are forgotten.
+        pods = max(self.recent_pods, float(self.pod_means.sum()))
+        return self.recent_failed / pods if pods > 0.0 else 0.0
 
     @property
     def span_s(self) -> float:
@@ -84,6 +95,8 @@ class Version:
         self.last_ns = now_ns
         self.pods += found.pods
         self.failed += found.failed
+        self.recent_pods += found.pods
+        self.recent_failed += found.failed
         self.measured_s += sum(found.seconds.get(recommendation.CPU, {}).values())
         _raise_to(self.peaks, found.peaks)
         if len(self.nodes) < wire.NODES_MAX:
@@ -108,6 +121,8 @@ class Version:
         self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
         self.pods += other.pods
         self.failed += other.failed
+        self.recent_pods += other.recent_pods
+        self.recent_failed += other.recent_failed
         self.measured_s += other.measured_s
         _raise_to(self.peaks, other.peaks)
         self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
@@ -120,7 +135,8 @@ class Version:
         """Return it as a record."""
         return usage.KeptClass(
             name=name, at_ns=self.at_ns, first_ns=self.first_ns, last_ns=self.last_ns, pods=self.pods,
-            failed=self.failed, measured_s=self.measured_s,
+            failed=self.failed, recent_pods=self.recent_pods, recent_failed=self.recent_failed,
+            measured_s=self.measured_s,
             seconds={dim: distribution.buckets(each) for dim, each in self.seconds.items()},
             pod_means=distribution.buckets(self.pod_means), peaks=dict(self.peaks), nodes=frozenset(self.nodes),
             images={image: seen.first_ns for image, seen in self.images.items()}, template=self.template,
@@ -150,6 +166,8 @@ class Version:
         factor = distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)
         for weights in (*self.seconds.values(), self.pod_means, *(each.cpu for each in self.containers.values())):
             weights *= factor
+        self.recent_pods *= factor
+        self.recent_failed *= factor
         self.at_ns = now_ns
 
 
@@ -166,7 +184,7 @@ def of_kept(kept: usage.KeptClass) -> Version:
     return Version(
         images={image: Seen(first_ns, kept.last_ns) for image, first_ns in kept.images.items()},
         at_ns=kept.at_ns, first_ns=kept.first_ns, last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed,
-        measured_s=kept.measured_s,
+        recent_pods=kept.recent_pods, recent_failed=kept.recent_failed, measured_s=kept.measured_s,
         seconds={dim: distribution.weights(kept.seconds.get(dim, {})) for dim in usage.DIMS},
         pod_means=distribution.weights(kept.pod_means), peaks=dict(kept.peaks), nodes=set(kept.nodes),
         template=kept.template,

@@ -120,7 +120,7 @@ def test_a_resources_block_is_valid_yaml_and_says_what_is_wrong() -> None:
     assert yaml.safe_load(found) == {
         "resources": {"requests": {"cpu": "575m", "memory": "115Mi"}, "limits": {"memory": "115Mi"}}
     }
-    assert "# FLAGGED all_failed: every Pod has failed" in found
+    assert "# FLAGGED all_failed: almost all Pods have failed" in found
 
 
 def test_every_flag_has_a_meaning() -> None:

@@ -124,7 +124,7 @@ class Pod(NamedTuple):
     static_uid: str = ""
     # None: not known.
     template: usage.Template | None = None
-    # Whether it has failed, or a container of it ran out of memory, now or before its last restart.
+    # Whether it has failed: also while a container that fails again and again waits, and once one ran out of memory.
     has_failed: bool = False
     # Why its first container that waits does not run; empty if none waits.
     stuck: str = ""

@@ -48,7 +48,7 @@ class ContainerUsage:
 class ClassUsage:
     """What a node measured of a class since its last report. Reports add up: each second is in one of them only."""
 
-    # Pods that were measured for the first time, Pods that failed, and Pods that run now.
+    # Pods that were measured for the first time, Pods that failed for the first time, and Pods that run now.
     pods: int
     failed: int
     running: int
@@ -121,6 +121,9 @@ class KeptClass:
     last_ns: int
     pods: int
     failed: int
+    # The same as weights.
+    recent_pods: float
+    recent_failed: float
     measured_s: float
     seconds: Mapping[str, Buckets]
     pod_means: Buckets

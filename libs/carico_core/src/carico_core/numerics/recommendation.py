@@ -25,6 +25,8 @@ _Z = 1.96
 LEAST_MEASURED_S = 10.0
 # Confidence is medium from so many Pods, and so many Pod-seconds, on.
 MEDIUM_PODS, MEDIUM_S = 5, 60.0
+# From this share of failed Pods on, measurements are of Pods that fail; those of a day ago count half.
+FAILED_SHARE = 0.75
 # Two kinds of Pods are recognized from this number of Pods on: of fewer, one is a fifth.
 LEAST_PODS_FOR_KINDS = 5
 
@@ -76,6 +78,8 @@ class Measured:
     memory_peak: float | None
     pods: int
     failed: int
+    # Of the Pods of late: what was measured a day ago counts half.
+    failed_share: float
     nodes: int
     # Whether the images that run now have been measured too little: the amounts are of earlier ones, too.
     has_new_image: bool
@@ -203,7 +207,7 @@ def _kinds(measured: Measured) -> tuple[float, float] | None:
 def _flags(measured: Measured, kinds: tuple[float, float] | None) -> tuple[Flag, ...]:
     found = {
         Flag.ONE_POD: measured.pods <= 1,
-        Flag.ALL_FAILED: measured.pods > 0 and measured.failed >= measured.pods,
+        Flag.ALL_FAILED: measured.failed_share >= FAILED_SHARE,
         Flag.IMAGE_CHANGED: measured.has_new_image,
         Flag.TWO_KINDS: kinds is not None,
         Flag.BRIEF: measured.measured_s < LEAST_MEASURED_S,

@@ -27,7 +27,7 @@ _DAY_S = 86_400.0
 _LEAST_DAYS = 60.0 / _DAY_S
 # Flags of the aggregator with which no new amounts are given.
 _WITHHOLDING: Mapping[str, str] = {
-    "all_failed": "every Pod has failed or ran out of memory: raise its limits first",
+    "all_failed": "almost all Pods have failed, crash or ran out of memory: raise their limits, or repair them, first",
     "two_kinds": "the Pods are of two kinds: give each kind an owner of its own",
     "brief": "measured for less than 10 Pod-seconds so far",
 }

@@ -135,6 +135,13 @@ def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
         api_objects.parse_pod(pod(**wrong))
 
 
+def crashing(exit_code: int) -> dict[str, Any]:
+    return {
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": exit_code}}, "restartCount": 2,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -145,9 +152,13 @@ def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
         ({"containerStatuses": [{"lastState": {"terminated": {"reason": "Error"}}}]}, False),
         ({"containerStatuses": [{"lastState": {"terminated": {"reason": "OOMKilled"}}}]}, True),
         ({"initContainerStatuses": [{"state": {"terminated": {"reason": "OOMKilled"}}}]}, True),
+        ({"phase": "Running", "containerStatuses": [crashing(1)]}, True),
+        ({"initContainerStatuses": [crashing(137)]}, True),
+        ({"phase": "Running", "containerStatuses": [crashing(0)]}, False),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}, False),
     ],
 )
-def test_a_pod_has_failed_if_it_says_so_or_ran_out_of_memory(found: dict[str, Any], expected: bool) -> None:
+def test_a_pod_has_failed_if_it_says_so_or_crashes_or_ran_out_of_memory(found: dict[str, Any], expected: bool) -> None:
     assert status.has_failed(found, is_leaving=False) is expected
     # What is told to end fails for Kubernetes, unless it ends with 0.
     assert status.has_failed(found, is_leaving=True) is (expected and found.get("phase") != "Failed")

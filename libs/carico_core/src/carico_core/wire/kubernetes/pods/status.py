@@ -40,19 +40,26 @@ def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset(
 
 
 def has_failed(status: Mapping[str, Any], *, is_leaving: bool) -> bool:
-    """Return whether a Pod has failed, or a container of it ran out of memory, now or before its last restart.
+    """Return whether a Pod has failed.
+
+    It has, too, while a container that fails again and again waits for its next start, and if one has run out of
+    memory, now or before its last restart.
 
     is_leaving: whether it is being deleted: a program that is told to end has failed for Kubernetes where it does not
     end with 0. Raises `ValueError` with the path of the bad field.
     """
     if not is_leaving and fields.optional(status, "phase", "status.") == "Failed":
         return True
-    ends = (
-        containers.state_of(container, state, "terminated")
-        for container in containers.reported(status)
-        for state in ("state", "lastState")
-    )
-    return any(fields.optional(end, "reason") == "OOMKilled" for end in ends)
+    return any(_fails(container) for container in containers.reported(status))
+
+
+def _fails(container: Mapping[str, Any]) -> bool:
+    ended, before = (containers.state_of(container, state, "terminated") for state in ("state", "lastState"))
+    if any(fields.optional(end, "reason") == "OOMKilled" for end in (ended, before)):
+        return True
+    # A program that ended well is started again and again, too, where the Pod says so.
+    waits = fields.optional(containers.state_of(container, "state", "waiting"), "reason")
+    return waits == containers.CRASHING and bool(before.get("exitCode"))
 
 
 def _state(status: Mapping[str, Any]) -> RunState:
