@@ -51,7 +51,10 @@ def _wanted(row: Row) -> namespace_rules.Wanted:
         requests=_added_up(each["requests"] for each in holders or [row]),
         limits=_added_up(each["limits"] for each in holders or [row]),
     )
-    return namespace_rules.Wanted(pod=pod, containers=containers, running=row["running"], template=template)
+    kind = choosing.parse(row["class"]).kind
+    return namespace_rules.Wanted(
+        pod=pod, containers=containers, running=row["running"], template=template, creates_first=kind == "ReplicaSet"
+    )
 
 
 def _added_up(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -326,6 +326,14 @@ def test_a_class_of_an_earlier_aggregator_has_neither_deadline_nor_priority_clas
          ["ResourceQuota team: one Pod takes 115Mi of requests.memory, of at most 100Mi"]),
         (quota(limits_memory="300Mi", used={"limits.memory": "290Mi"}), SMALL,
          ["ResourceQuota team: with the 3 Pods that run, limits.memory would be 345Mi of at most 300Mi"]),
+        # A rollout creates a Pod before it deletes one, also where those that run fit once it is done.
+        (quota(limits_memory="400Mi", used={"limits.memory": "290Mi"}), SMALL,
+         ["ResourceQuota team: with one Pod more, which a rollout creates first, limits.memory would be 405Mi of at "
+          "most 400Mi"]),
+        (quota(limits_memory="400Mi", used={"limits.memory": "290Mi"}), SMALL | {"class": "StatefulSet/shop/web"}, []),
+        # Their limits are at least that today.
+        (quota(limits_memory="400Mi", used={"limits.memory": "290Mi"}), SMALL | {"requested": {"memory": 115 * MIB}},
+         []),
         # They request 2 cores today: a quota that is exceeded already is less so.
         (quota(requests_cpu="1", used={"requests.cpu": "6"}), {}, []),
         # None runs: whether there is room is not a matter of this class alone.

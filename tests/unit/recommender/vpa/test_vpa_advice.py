@@ -103,6 +103,35 @@ def test_amounts_for_which_a_quota_would_refuse_pods_are_withheld() -> None:
     assert only(advices.advise(one, known, margin=0.15, has_recommendation=False, rules=rules)).target["cpu"] == 0.2
 
 
+@pytest.mark.parametrize(
+    ("gib", "changed", "policies", "refusal"),
+    [
+        # Limits are at least the requests, and rise with them.
+        (6.0, {}, [], "with the 3 Pods that run, limits.memory would be at least 7Gi of at most 6Gi"),
+        (1.5, {}, [], "one Pod takes at least 2Gi of limits.memory, of at most 1536Mi"),
+        (7.0, {}, [], None),
+        (6.0, {}, [{"containerName": "*", "controlledValues": "RequestsOnly"}], None),
+        # Without a request there is no limit that rises.
+        (6.0, {"requested": {}}, [], None),
+        (6.0, {"requested": {"memory": 2048 * MIB}}, [], None),
+    ],
+)
+def test_a_quota_of_limits_that_rise_with_the_requests_refuses(
+    gib: float, changed: dict[str, Any], policies: list[dict[str, Any]], refusal: str | None
+) -> None:
+    hard, used = {"limits.memory": gib * 1024 * MIB}, {"limits.memory": 4096 * MIB}
+    quota = namespace_rules.Quota(namespace="shop", name="team", hard=hard, used=used)
+    known = learnt.recommended(memory=2048 * MIB)
+    known = dataclasses.replace(known, **({"requested": {"memory": 1024 * MIB}} | changed))
+    found = advices.advise(
+        learnt.autoscaler(*policies), known, margin=0.15, has_recommendation=False,
+        rules=namespace_rules.Rules(quotas=(quota,)),
+    )  # fmt: skip
+    said = found.find(Kind.NAMESPACE_REFUSES)
+    assert (None if said is None else said.message.split(": ")[1]) == refusal
+    assert (found.containers is None) is (refusal is not None)
+
+
 def test_a_limit_range_that_contradicts_is_named_and_the_amounts_are_provided() -> None:
     rules = rules_of(namespace_rules.Limit(kind="Container", least={}, most={"memory": 64 * MIB}, limit={}))
     found = advices.advise(

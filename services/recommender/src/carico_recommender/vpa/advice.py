@@ -101,7 +101,7 @@ def advise(
         why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     found = _of_containers(one, known, conditions, margin)
-    refusals = namespace_rules.contradictions(rules, _wanted(found.containers or (), known))
+    refusals = namespace_rules.contradictions(rules, _wanted(one, found.containers or (), known))
     if not refusals:
         return found
     kind, message = refusals[-1].kind, "; ".join(each.text for each in refusals)
@@ -111,18 +111,25 @@ def advise(
     return dataclasses.replace(found, conditions=(refused, *found.conditions))
 
 
-def _wanted(containers: Sequence[Container], known: usage.Recommended) -> namespace_rules.Wanted:
+def _wanted(
+    one: objects.Autoscaler, containers: Sequence[Container], known: usage.Recommended
+) -> namespace_rules.Wanted:
     """Return what Pods would request; of containers that the policy leaves alone nothing is known."""
-    total = {dim: sum(each.target.get(dim, 0.0) for each in containers) for dim in usage.DIMS}
     template = usage.Template(
         image="", containers=known.containers, requests=known.requested, priority_class=known.priority_class,
         has_deadline=known.has_deadline, crosses_namespaces=known.crosses_namespaces,
     )  # fmt: skip
     return namespace_rules.Wanted(
-        pod=namespace_rules.Resources(requests={dim: amount for dim, amount in total.items() if amount > 0.0}),
+        pod=namespace_rules.Resources(requests=_total(containers)),
         containers=tuple(namespace_rules.Resources(requests=each.target) for each in containers),
         running=known.running, template=template,
+        raises_limits=_total([each for each in containers if one.policy(each.name).raises_limits]),
     )  # fmt: skip
+
+
+def _total(containers: Sequence[Container]) -> dict[str, float]:
+    total = {dim: sum(each.target.get(dim, 0.0) for each in containers) for dim in usage.DIMS}
+    return {dim: amount for dim, amount in total.items() if amount > 0.0}
 
 
 def _of_containers(

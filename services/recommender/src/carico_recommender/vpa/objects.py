@@ -31,12 +31,16 @@ _ADDING = frozenset({"Deployment", "CronJob"})
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The policy of a container: amounts in cores and bytes. `controlled` None: CPU and memory."""
+    """The policy of a container: amounts in cores and bytes. `controlled` None: CPU and memory.
+
+    `raises_limits`: whether VPA keeps limits in proportion to requests.
+    """
 
     is_off: bool = False
     least: Mapping[str, float] = dataclasses.field(default_factory=dict)
     most: Mapping[str, float] = dataclasses.field(default_factory=dict)
     controlled: tuple[str, ...] | None = None
+    raises_limits: bool = True
 
 
 NO_POLICY = Policy()
@@ -121,6 +125,7 @@ def _policies(policy: Object) -> dict[str, Policy]:
             least=pod_requests.amounts(each, "minAllowed", at),
             most=pod_requests.amounts(each, "maxAllowed", at),
             controlled=fields.words(each, "controlledResources", at) if "controlledResources" in each else None,
+            raises_limits=fields.optional(each, "controlledValues", at) != "RequestsOnly",
         )
         for resource, least in one.least.items():
             if 0.0 < one.most.get(resource, least) < least:

@@ -103,12 +103,18 @@ class Resources:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What each Pod of a class would get, and its template today. `containers`: those whose amounts are known."""
+    """What each Pod of a class would get, and its template today. `containers`: those whose amounts are known.
+
+    `raises_limits`: those of the Pod's requests with which limits, which are not known, rise in proportion.
+    `creates_first`: whether a Pod with these amounts is created before one of today is deleted.
+    """
 
     pod: Resources
     containers: tuple[Resources, ...]
     running: int
     template: usage.Template
+    raises_limits: Amounts = dataclasses.field(default_factory=dict)
+    creates_first: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,25 +248,41 @@ def _of_holder(holder: Resources, limit: Limit) -> Iterator[str]:
 
 def _of_quota(quota: Quota, wanted: Wanted) -> Iterator[str]:
     for name, hard in quota.hard.items():
-        used = quota.used.get(name, 0.0)
-        if name in _REQUESTS:
-            dim = _REQUESTS[name]
-            amount, before = wanted.pod.requests.get(dim), wanted.template.requests.get(dim, 0.0)
-        elif name in _LIMITS:
-            # What their limits are today is not known: of the class's own alone.
-            amount, before, used = wanted.pod.limits.get(_LIMITS[name]), 0.0, 0.0
-        elif name == _PODS and quota.is_for_requests and not wanted.template.requests:
-            amount, before = 1.0, 0.0
-        else:
-            continue
+        amount, before, used = _taken(quota, name, wanted)
         if amount is None or amount <= before:
             continue
+        dim = _LIMITS.get(name, "")
+        # A limit is at least its request.
+        least, at_most = "at least " if dim in wanted.raises_limits else "", f"of at most {_text(name, hard)}"
+        is_rise = wanted.running and dim in wanted.pod.limits and amount > wanted.template.requests.get(dim, 0.0)
         if _is_above(amount, hard):
-            yield f"one Pod takes {_text(name, amount)} of {name}, of at most {_text(name, hard)}"
+            yield f"one Pod takes {least}{_text(name, amount)} of {name}, {at_most}"
         elif wanted.running and _is_above(after := used + wanted.running * (amount - before), hard):
             pods = amounts.plural(wanted.running, "Pod")
             run = "runs" if wanted.running == 1 else "run"
-            yield f"with the {pods} that {run}, {name} would be {_text(name, after)} of at most {_text(name, hard)}"
+            yield f"with the {pods} that {run}, {name} would be {least}{_text(name, after)} {at_most}"
+        elif wanted.creates_first and is_rise and _is_above(after := quota.used.get(name, 0.0) + amount, hard):
+            yield f"with one Pod more, which a rollout creates first, {name} would be {_text(name, after)} {at_most}"
+
+
+def _taken(quota: Quota, name: str, wanted: Wanted) -> tuple[float | None, float, float]:
+    """Return what a Pod would take of a quota, what it takes today, and how much of the quota is used.
+
+    What is not known is 0, so that too little is found rather than too much.
+    """
+    used, requests = quota.used.get(name, 0.0), wanted.template.requests
+    if name in _REQUESTS:
+        dim = _REQUESTS[name]
+        return wanted.pod.requests.get(dim), requests.get(dim, 0.0), used
+    if name in _LIMITS and wanted.raises_limits:
+        dim = _LIMITS[name]
+        # None rises where there is no request.
+        return wanted.raises_limits.get(dim) if dim in requests else None, requests.get(dim, 0.0), used
+    if name in _LIMITS:
+        # What their limits are today is not known: of the class's own alone.
+        return wanted.pod.limits.get(_LIMITS[name]), 0.0, 0.0
+    is_counted = name == _PODS and quota.is_for_requests and not requests
+    return 1.0 if is_counted else None, 0.0, used
 
 
 def _is_above(value: float, bound: float) -> bool:
