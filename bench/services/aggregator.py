@@ -145,7 +145,7 @@ def _kept_class(name: str, rng: np.random.Generator) -> usages.KeptClass:
     places = rng.choice(usages.BUCKETS, 40, replace=False).tolist()
     buckets = dict(zip(places, (100.0 * rng.random(40)).tolist(), strict=True))
     return usages.KeptClass(
-        name=name, at_ns=0, first_ns=0, last_ns=0, pods=20, failed=0, recent_pods=20.0, recent_failed=0.0,
+        name=name, at_ns=0, first_ns=0, last_ns=0, pods=20, failed=0, recent_pods=20.0, recent_failed=0.0, node_size={},
         measured_s=1000.0,
         seconds=dict.fromkeys(usages.DIMS, buckets), pod_means=buckets, peaks={"cpu": 1.0, "memory": 1e8},
         nodes=frozenset(range(10)), images={"x": 0},

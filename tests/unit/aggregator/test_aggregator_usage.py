@@ -129,6 +129,35 @@ def test_what_was_kept_without_recent_pods_counts_all_of_them() -> None:
     assert "all_failed" in flags(known)
 
 
+def gives(known: usages.Usages) -> dict[str, float]:
+    ((found,), _) = recommended.decode_recommended(recommendations.answer(known, {}, b"", NOW_NS))
+    return {dim: pytest.approx(amount) for dim, amount in found.node_gives.items()}
+
+
+def test_a_row_states_what_the_largest_node_gives_a_pod() -> None:
+    node = entry("node-1")
+    scale = dict(zip(node.dims, node.scale.tolist(), strict=True))
+    known = known_of(report(pi=used()))
+    assert gives(known) == {"cpu": 0.9 * 4.0, "memory": 0.9 * scale["memory"]}
+    large = dataclasses.replace(entry("node-2"), weight=16.0)
+    known.take(of_classes("node-2", {}), large, now_ns=NOW_NS, now_s=1.0)
+    assert gives(known)["cpu"] == 0.9 * 16.0
+    # It is gone, and no Pod of the class was on it.
+    known.expire(now_ns=NOW_NS, now_s=usages.SILENT_MOST_S + 0.5)
+    take(known, report(pi=used()), now_s=usages.SILENT_MOST_S + 0.6)
+    known.expire(now_ns=NOW_NS, now_s=usages.SILENT_MOST_S + 1.5)
+    assert gives(known)["cpu"] == 0.9 * 4.0
+
+
+def test_a_class_that_ran_on_a_larger_node_is_not_measured_by_those_of_now() -> None:
+    known = usages.Usages(lease_s=10.0)
+    known.take(report(pi=used()), dataclasses.replace(entry("node-1"), weight=16.0), now_ns=NOW_NS, now_s=1.0)
+    again = usages.Usages(lease_s=10.0)
+    again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
+    again.take(of_classes("node-2", {}), entry("node-2"), now_ns=NOW_NS, now_s=1.0)
+    assert gives(again)["cpu"] == 0.9 * 16.0
+
+
 def test_a_report_counts_once() -> None:
     known, found = usages.Usages(lease_s=10.0), report(pi=used())
     take(known, found)

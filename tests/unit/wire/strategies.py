@@ -106,6 +106,7 @@ KEPT = st.builds(
     name=CLASS_NAMES, at_ns=COUNTS, first_ns=COUNTS, last_ns=COUNTS, pods=COUNTS, failed=COUNTS,
     measured_s=st.integers(0, 10**9).map(float), seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS,
     nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64), recent_pods=WEIGHTS, recent_failed=WEIGHTS,
+    node_size=AMOUNTS,
     images=st.dictionaries(st.from_regex(r"[0-9a-f]{16}", fullmatch=True), COUNTS, max_size=8),
     template=st.none() | TEMPLATES,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""LimitRanges and ResourceQuotas that refuse what is recommended, and so the Pods of a patched workload. Pure."""
+"""What refuses the Pods of a patched workload: LimitRanges, ResourceQuotas, and nodes that are too small. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -13,13 +13,15 @@ _Rule = TypeVar("_Rule", namespace_rules.LimitRange, namespace_rules.Quota)
 
 
 def of_row(row: Row, limit_ranges: Objects, quotas: Objects) -> list[str]:
-    """Return what the rules of the class's namespace do not allow, one text for each bound."""
+    """Return what the rules of the class's namespace do not allow, and what no node gives, one text for each bound."""
     namespace = choosing.parse(row["class"]).namespace
     rules = namespace_rules.Rules(
         limit_ranges=_of_namespace(limit_ranges, namespace, namespace_rules.parse_limit_range),
         quotas=_of_namespace(quotas, namespace, namespace_rules.parse_quota),
     )
-    return [each.text for each in namespace_rules.contradictions(rules, _wanted(row))]
+    wanted = _wanted(row)
+    above = usage.above_node(wanted.pod.requests, row["node_gives"])
+    return [*(each.text for each in namespace_rules.contradictions(rules, wanted)), *above.values()]
 
 
 def _of_namespace(

@@ -78,6 +78,7 @@ def row(
         "crosses_namespaces": template.crosses_namespaces,
         "containers": list(template.containers),
         "of_containers": _containers(facts, rule, measured.pods),
+        "node_gives": facts.node_gives,
         "pods": measured.pods,
         "failed": measured.failed,
         "running": running,

@@ -44,7 +44,7 @@ _NS = 1e9
 class About(NamedTuple):
     """When a class was first and last seen, its peaks, what its Pods are made of, and its containers.
 
-    `images`: of how many sets of images Pods run.
+    `images`: of how many sets of images Pods run. `node_gives`: the most that a Pod can request on the largest node.
     """
 
     first_ns: int
@@ -52,6 +52,7 @@ class About(NamedTuple):
     peaks: Mapping[str, float]
     template: usage.Template | None
     images: int
+    node_gives: Mapping[str, float]
     containers: Mapping[str, recommendation.MeasuredContainer]
 
 
@@ -66,13 +67,13 @@ class _Running(NamedTuple):
 class _Node:
     """What a node runs by class; a report may leave out classes that do not fit into it.
 
-    `most`: its size, the largest peak by dimension; known for longer than the node's entry, which comes another way.
+    `size`: in cores and bytes; known for longer than the node's entry, which comes another way.
     `last`: Pods that ran when they were last reported. `again`: those at the time when its agent started again, which
     counts them once more until `again_until_s`.
     """
 
     boot: str
-    most: Mapping[str, float]
+    size: Mapping[str, float]
     heard_s: float = 0.0
     running: dict[str, _Running] = dataclasses.field(default_factory=dict)
     last: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -118,6 +119,8 @@ class Usages:
         self._nodes: dict[str, _Node] = {}
         # Of all nodes.
         self._counts = 0
+        # Of the largest node, by dimension.
+        self._largest: dict[str, float] = {}
         self._guard = freshness.SequenceGuard(lease_s)
         # Keys of the bucket whose classes have changed since they were taken.
         self._changed: set[int] = set()
@@ -134,23 +137,24 @@ class Usages:
     ) -> None:  # fmt: skip
         """Take in a report; `node`: the newest entry of its node. Raises `MessageError` for one that is refused."""
         # First: this report may come again once the node is known.
-        most = self._most_of(report.node, node)
+        size = self._size_of(report.node, node)
         refused = self._guard.accept(report.node, report.boot, report.seq, now_s)
         if refused is not None:
             raise errors.MessageError(refused, "seq", f"got {report.seq}, expected a later one")
-        _check_size(report, most)
+        _check_size(report, _most(size))
         hashed = zlib.crc32(report.node.encode())
         held = self._nodes.get(report.node)
         before = 0 if held is None else held.counts
         if held is None:
-            held = self._nodes[report.node] = _Node(boot=report.boot, most=most)
-        held.most = most
+            held = self._nodes[report.node] = _Node(boot=report.boot, size=size)
+        held.size = size
+        versions.raise_to(self._largest, size)
         new = held.take(report, now_s)
         self._counts += held.counts - before
         while self._counts > COUNTS_MOST and len(self._nodes) > 1:
             self._keep_nodes(dict(itertools.islice(self._nodes.items(), len(self._nodes) // 2)))
         for name, found in report.classes.items():
-            self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
+            self._add(name, dataclasses.replace(found, pods=new[name]), hashed, size, now_ns)
         if len(self._classes) > CLASSES_HELD_MOST:
             self._forget_old(now_ns)
 
@@ -202,7 +206,7 @@ class Usages:
         found = versions.added_up(held)
         return About(
             first_ns=found.first_ns, last_ns=found.last_ns, peaks=found.peaks, template=held[0].template,
-            images=versions.live_images(held),
+            images=versions.live_images(held), node_gives=self._gives(found.node_size),
             containers={
                 name: recommendation.MeasuredContainer(
                     cpu=each.cpu, cpu_peak=each.peaks.get(recommendation.CPU),
@@ -248,19 +252,29 @@ class Usages:
         """Forget all nodes but these."""
         self._nodes = kept
         self._counts = sum(each.counts for each in kept.values())
+        self._largest = {}
+        for each in kept.values():
+            versions.raise_to(self._largest, each.size)
 
-    def _add(self, name: str, found: usage.ClassUsage, node: int, now_ns: int) -> None:
+    def _gives(self, size: Mapping[str, float]) -> dict[str, float]:
+        """Return what a Pod can request on the largest node: of those that are known, and of this size."""
+        # A class that runs at night on nodes that are gone by day gets its amounts all the same.
+        found = dict(self._largest)
+        versions.raise_to(found, size)
+        return {dim: usage.NODE_SHARE * amount for dim, amount in found.items()}
+
+    def _add(self, name: str, found: usage.ClassUsage, node: int, size: Mapping[str, float], now_ns: int) -> None:
         held = self._classes.setdefault(name, [])
-        versions.place(held, found, now_ns).add(found, node, now_ns)
+        versions.place(held, found, now_ns).add(found, node, size, now_ns)
         self._changed.add(_key(name))
 
-    def _most_of(self, node: str, entry: messages.Entry | None) -> Mapping[str, float]:
+    def _size_of(self, node: str, entry: messages.Entry | None) -> Mapping[str, float]:
         """Return the size of a node; without an entry the one that it had. Raises `MessageError` if there is none."""
         if entry is not None:
-            return _most(entry)
+            return _size(entry)
         if node not in self._nodes:
             raise errors.MessageError(errors.Drop.FOREIGN_NODE, "node", f"got {node!r}, which has not reported yet")
-        return self._nodes[node].most
+        return self._nodes[node].size
 
     def _forget_old(self, now_ns: int) -> None:
         seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
@@ -270,12 +284,23 @@ class Usages:
             del self._classes[name]
 
 
-def _most(node: messages.Entry) -> dict[str, float]:
-    """Return the largest peak that a node can measure, by dimension."""
+def _size(node: messages.Entry) -> dict[str, float]:
+    """Return the size of a node in cores and bytes; of memory it may not be known."""
     scale = dict(zip(node.dims, node.scale.tolist(), strict=True))
-    most = {recommendation.CPU: _CPU_ROUNDING * node.weight + 1.0, recommendation.MEMORY: scale.get("memory", math.inf)}
+    size = {recommendation.CPU: node.weight} | {dim: scale[dim] for dim in (recommendation.MEMORY,) if dim in scale}
     # A node states its size itself: with a larger amount readers would refuse the answer for all classes.
-    return {dim: min(each, distribution.amount(dim, usage.BUCKETS - 1)) for dim, each in most.items()}
+    return {dim: min(each, _largest(dim)) for dim, each in size.items()}
+
+
+def _largest(dim: str) -> float:
+    return distribution.amount(dim, usage.BUCKETS - 1)
+
+
+def _most(size: Mapping[str, float]) -> dict[str, float]:
+    """Return the largest peak that a node can measure, by dimension."""
+    cores = _CPU_ROUNDING * size[recommendation.CPU] + 1.0
+    most = {recommendation.CPU: cores, recommendation.MEMORY: size.get(recommendation.MEMORY, math.inf)}
+    return {dim: min(each, _largest(dim)) for dim, each in most.items()}
 
 
 def _check_size(report: usage.UsageReport, most: Mapping[str, float]) -> None:

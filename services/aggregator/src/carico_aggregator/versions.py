@@ -55,6 +55,8 @@ class Version:
     # The same as weights, as of `at_ns`.
     recent_pods: float = 0.0
     recent_failed: float = 0.0
+    # Of the largest node on which they were measured.
+    node_size: dict[str, float] = dataclasses.field(default_factory=dict)
     measured_s: float = 0.0
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
     nodes: set[int] = dataclasses.field(default_factory=set)
@@ -83,8 +85,8 @@ class Version:
         """Return the images whose Pods run."""
         return [image for image, seen in self.images.items() if (now_ns - seen.last_ns) / _NS < RUNNING_S]
 
-    def add(self, found: usage.ClassUsage, node: int, now_ns: int) -> None:
-        """Take in what a node measured."""
+    def add(self, found: usage.ClassUsage, node: int, size: Mapping[str, float], now_ns: int) -> None:
+        """Take in what a node of this size measured."""
         self._decay(now_ns)
         image = _image(found)
         if image in self.images:
@@ -98,7 +100,8 @@ class Version:
         self.recent_pods += found.pods
         self.recent_failed += found.failed
         self.measured_s += sum(found.seconds.get(recommendation.CPU, {}).values())
-        _raise_to(self.peaks, found.peaks)
+        raise_to(self.peaks, found.peaks)
+        raise_to(self.node_size, size)
         if len(self.nodes) < wire.NODES_MAX:
             self.nodes.add(node)
         if found.template is not None:
@@ -106,7 +109,7 @@ class Version:
         for name, each in found.containers.items():
             if (held := self._container(name)) is not None:
                 _add_to(held.cpu, each.cpu)
-                _raise_to(held.peaks, each.peaks)
+                raise_to(held.peaks, each.peaks)
 
     def merge(self, other: "Version") -> None:
         """Add another one to this one."""
@@ -124,19 +127,20 @@ class Version:
         self.recent_pods += other.recent_pods
         self.recent_failed += other.recent_failed
         self.measured_s += other.measured_s
-        _raise_to(self.peaks, other.peaks)
+        raise_to(self.peaks, other.peaks)
+        raise_to(self.node_size, other.node_size)
         self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
         for name, each in other.containers.items():
             if (held := self._container(name)) is not None:
                 held.cpu += each.cpu
-                _raise_to(held.peaks, each.peaks)
+                raise_to(held.peaks, each.peaks)
 
     def facts(self, name: str) -> usage.KeptClass:
         """Return it as a record."""
         return usage.KeptClass(
             name=name, at_ns=self.at_ns, first_ns=self.first_ns, last_ns=self.last_ns, pods=self.pods,
             failed=self.failed, recent_pods=self.recent_pods, recent_failed=self.recent_failed,
-            measured_s=self.measured_s,
+            node_size=dict(self.node_size), measured_s=self.measured_s,
             seconds={dim: distribution.buckets(each) for dim, each in self.seconds.items()},
             pod_means=distribution.buckets(self.pod_means), peaks=dict(self.peaks), nodes=frozenset(self.nodes),
             images={image: seen.first_ns for image, seen in self.images.items()}, template=self.template,
@@ -150,7 +154,7 @@ class Version:
         """Return one that does not share what it has measured."""
         return dataclasses.replace(
             self, seconds={dim: each.copy() for dim, each in self.seconds.items()}, pod_means=self.pod_means.copy(),
-            images=dict(self.images), peaks=dict(self.peaks), nodes=set(self.nodes),
+            images=dict(self.images), peaks=dict(self.peaks), nodes=set(self.nodes), node_size=dict(self.node_size),
             containers={
                 name: Container(cpu=each.cpu.copy(), peaks=dict(each.peaks)) for name, each in self.containers.items()
             },
@@ -184,7 +188,8 @@ def of_kept(kept: usage.KeptClass) -> Version:
     return Version(
         images={image: Seen(first_ns, kept.last_ns) for image, first_ns in kept.images.items()},
         at_ns=kept.at_ns, first_ns=kept.first_ns, last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed,
-        recent_pods=kept.recent_pods, recent_failed=kept.recent_failed, measured_s=kept.measured_s,
+        recent_pods=kept.recent_pods, recent_failed=kept.recent_failed, node_size=dict(kept.node_size),
+        measured_s=kept.measured_s,
         seconds={dim: distribution.weights(kept.seconds.get(dim, {})) for dim in usage.DIMS},
         pod_means=distribution.weights(kept.pod_means), peaks=dict(kept.peaks), nodes=set(kept.nodes),
         template=kept.template,
@@ -251,6 +256,12 @@ def live_images(held: Sequence[Version]) -> int:
     return sum(len(each.live(last_ns)) for each in held)
 
 
+def raise_to(peaks: dict[str, float], found: Mapping[str, float]) -> None:
+    """Raise each to what was found, where that is more."""
+    for dim, peak in found.items():
+        peaks[dim] = max(peak, peaks.get(dim, 0.0))
+
+
 def _image(found: usage.ClassUsage) -> str:
     """Return the digest of the images; "" if they are unknown."""
     return "" if found.template is None else found.template.image
@@ -259,8 +270,3 @@ def _image(found: usage.ClassUsage) -> str:
 def _add_to(weights: messages.Array, found: usage.Buckets) -> None:
     for index, weight in found.items():
         weights[index] += weight
-
-
-def _raise_to(peaks: dict[str, float], found: Mapping[str, float]) -> None:
-    for dim, peak in found.items():
-        peaks[dim] = max(peak, peaks.get(dim, 0.0))

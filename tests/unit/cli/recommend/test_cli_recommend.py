@@ -31,8 +31,8 @@ def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any
         "confidence": "medium", "flags": [], "kinds": None, "cpu_bounds": [0.4, 0.55], "memory_risk": 0.1,
         "usage": {"cpu": used, "memory": {"mean": 50 * MIB, "peak": 100 * MIB}}, "further": {},
         "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "priority_class": "", "has_deadline": False,
-        "crosses_namespaces": False, "containers": ["main"], "of_containers": {}, "pods": 9, "failed": 0,
-        "running": 3, "images": 1, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0,
+        "crosses_namespaces": False, "containers": ["main"], "of_containers": {}, "node_gives": {},
+        "pods": 9, "failed": 0, "running": 3, "images": 1, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0,
         "since_ns": NOW_NS - 120 * 10**9, "last_ns": NOW_NS, "contradicts": [],
     }  # fmt: skip
     return values | changed
@@ -352,6 +352,15 @@ def test_a_quota_that_refuses_the_amounts_is_named_with_the_amount(
     found: dict[str, Any], changed: dict[str, Any], expected: list[str]
 ) -> None:
     assert contradictions.of_row(row(**changed), [], [found]) == expected
+
+
+def test_an_amount_that_no_node_gives_is_named() -> None:
+    found = row(node_gives={"cpu": 0.5, "memory": 1e9})
+    said = ["a Pod would request 575m cpu, of at most 500m on the largest node"]
+    assert contradictions.of_row(found, [], []) == said
+    # Of several containers together: a patch gives each its own.
+    found = of_two() | {"requests": {"cpu": 0.5, "memory": 110 * MIB}, "node_gives": {"cpu": 0.55}}
+    assert contradictions.of_row(found, [], []) == [said[0].replace("500m", "550m")]
 
 
 def test_a_request_above_the_limit_that_a_limit_range_sets_is_named() -> None:

@@ -115,6 +115,22 @@ def test_a_new_image_does_not_interrupt_requests_and_says_how_sure_they_are() ->
     assert ask(pod(), learnt.recommended(flags=("image_changed", "all_failed")))[0] is Result.FLAGGED
 
 
+def test_a_request_that_no_node_gives_is_left_out_with_the_reason() -> None:
+    known = dataclasses.replace(learnt.recommended(cpu=4.193), node_gives={"cpu": 3.6, "memory": 7e9})
+    said = "a Pod would request 4193m cpu, of at most 3600m on the largest node"
+    result, found = ask(pod(), known)
+    assert result is Result.SET
+    assert found["spec"]["containers"][0]["resources"] == {"requests": {"memory": "115Mi"}}
+    annotations = found["metadata"]["annotations"]
+    assert (annotations[review.ANNOTATION], annotations[review.LEFT_OUT]) == ("memory", said)
+    # What the runtime takes counts, too.
+    result, found = ask(pod(overhead={"cpu": "250m"}), dataclasses.replace(known, requests={"cpu": 3.4}))
+    assert result is Result.ABOVE_NODES
+    assert found["spec"]["containers"][0]["resources"] == {}
+    assert list(found["metadata"]["annotations"]) == [review.LEFT_OUT]
+    assert ask(pod(), dataclasses.replace(known, requests={"cpu": 3.6}))[0] is Result.SET
+
+
 def quota(*scopes: str, used: float = 0.0, **hard: float) -> namespace_rules.Rules:
     named = {name.replace("_", "."): amount for name, amount in hard.items()}
     one = namespace_rules.Quota(

@@ -143,6 +143,16 @@ def test_a_limit_range_that_contradicts_is_named_and_the_amounts_are_provided() 
     }  # fmt: skip
 
 
+def test_amounts_that_no_node_gives_are_withheld_unless_the_policy_bounds_them() -> None:
+    known = dataclasses.replace(learnt.recommended(cpu=4.193), node_gives={"cpu": 3.6, "memory": 7e9})
+    found = advise(known)
+    assert found.containers is None
+    assert conditions(found) == {"RecommendationProvided": (False, "AboveNodes")}
+    assert found.conditions[-1].message == "a Pod would request 4193m cpu, of at most 3600m on the largest node"
+    assert only(advise(known, {"maxAllowed": {"cpu": "3500m"}})).target["cpu"] == 3.5
+    assert only(advise(known, {"controlledResources": ["memory"]})).target == {"memory": 115 * MIB}
+
+
 def test_only_controlled_resources_are_recommended() -> None:
     assert only(advise(learnt.recommended(), {"controlledResources": ["memory"]})).target == {"memory": 115 * MIB}
 

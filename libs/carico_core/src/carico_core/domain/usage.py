@@ -6,7 +6,10 @@ LOWEST x GROWTH^i; the last one also holds everything above. Amounts are cores a
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
+
+from carico_core.domain import amounts
 
 # A value that is read from a bucket differs from the true one by at most (GROWTH - 1) / (GROWTH + 1) = 2.4 %.
 GROWTH = 1.05
@@ -15,6 +18,9 @@ BUCKETS = 352
 # The smallest request in use (1m), and a mebibyte.
 LOWEST: Mapping[str, float] = {"cpu": 1e-3, "memory": 2.0**20}
 DIMS = tuple(LOWEST)
+
+# Of a node's size this is what its Pods can request: the kubelet, the system and Pods of DaemonSets take the rest.
+NODE_SHARE = 0.9
 
 # Bucket -> weight; buckets without weight are left out.
 Buckets = Mapping[int, float]
@@ -86,6 +92,8 @@ class Recommended:
     crosses_namespaces: bool = False
     # By name, of Pods with several containers: amounts of each. Empty if they are not known of all.
     of_containers: Mapping[str, "RecommendedContainer"] = dataclasses.field(default_factory=dict)
+    # The most that a Pod can request on the largest node; a resource whose size is not known is missing.
+    node_gives: Mapping[str, float] = dataclasses.field(default_factory=dict)
     # Pod-seconds, and the time from the first to the last report.
     measured_s: float
     age_s: float
@@ -124,6 +132,8 @@ class KeptClass:
     # The same as weights.
     recent_pods: float
     recent_failed: float
+    # Of the largest node on which Pods of it were measured.
+    node_size: Mapping[str, float]
     measured_s: float
     seconds: Mapping[str, Buckets]
     pod_means: Buckets
@@ -136,3 +146,17 @@ class KeptClass:
     containers: Mapping[str, ContainerUsage] = dataclasses.field(default_factory=dict)
     # What was measured with the images before these, as long as it counts.
     earlier: "KeptClass | None" = None
+
+
+def above_node(requests: Mapping[str, float], node_gives: Mapping[str, float]) -> dict[str, str]:
+    """Return the resources of which no node gives a Pod so much, each with a sentence.
+
+    >>> above_node({"cpu": 4.193, "memory": 1e9}, {"cpu": 3.6, "memory": 7e9})
+    {'cpu': 'a Pod would request 4193m cpu, of at most 3600m on the largest node'}
+    """
+    return {
+        dim: f"a Pod would request {amounts.quantity(dim, amount)} {dim}, "
+        f"of at most {amounts.quantity(dim, node_gives[dim])} on the largest node"
+        for dim, amount in requests.items()
+        if amount > node_gives.get(dim, math.inf)
+    }

@@ -3,16 +3,16 @@
 A Pod gets the amounts that `carico recommend` shows: each container its own. Where those are not known, and with
 sidecars, they are Pod-level resources of the whole Pod (Kubernetes 1.34 or later). While a new image is not learnt, the
 amounts are those of the earlier one, too. They are raised to what a LimitRange asks of a Pod, and left out where a
-ResourceQuota would refuse the Pod with them only. An annotation says each of that. What the Pod states itself is never
-changed, and limits are never set. A webhook that comes later may add containers with requests, or limits: the API
-server then asks again, and what was set here is taken back where it contradicts them.
+ResourceQuota would refuse the Pod with them only, or no node gives so much. An annotation says each of that. What the
+Pod states itself is never changed, and limits are never set. A webhook that comes later may add containers with
+requests, or limits: the API server then asks again, and what was set here is taken back where it contradicts them.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
 import base64
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,7 +30,7 @@ _SURE_PATH = f"/metadata/annotations/{SURE.replace('/', '~1')}"
 # A request that only makes the Pod Burstable, by deploy/admission/burstable.yaml: it gives way to a learnt one.
 TOKEN = "carico.dev/token-request"
 _TOKEN_REQUESTS = {"cpu": "1m"}
-# Why nothing was set, where a rule of the namespace is the reason.
+# Why something was not set, where a rule of the namespace or the size of the nodes is the reason.
 LEFT_OUT = "carico.dev/learnt-requests-left-out"
 _IMAGE = recommendation.Flag.IMAGE_CHANGED.value
 # What a Pod does not have before it is stored.
@@ -49,6 +49,8 @@ class Result(enum.StrEnum):
     RAISED = "raised"
     # Learnt, and left out: a quota would refuse the Pod with requests, and does not count it without.
     QUOTA = "quota"
+    # Learnt, and left out: it is more than the largest node gives.
+    ABOVE_NODES = "above_nodes"
     # It states all requests itself, or those of a later webhook contradict what was set here.
     HAS_REQUESTS = "has_requests"
     NOT_LEARNT = "not_learnt"
@@ -131,6 +133,11 @@ def _judge(
     rules = rules_of(namespace)
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
+    above = usage.above_node(_total_of(spec, holders, wanted), known.node_gives)
+    holders, wanted = _without(above, holders), [dim for dim in wanted if dim not in above]
+    left_out = {LEFT_OUT: "; ".join(above.values())}
+    if not wanted:
+        return Result.ABOVE_NODES, _annotated(metadata, left_out)
     if parsed.template is not None and not stated:
         total = _total_of(spec, holders, wanted)
         refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
@@ -138,6 +145,7 @@ def _judge(
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
     sure = f"low, {_IMAGE}" if known.flags else known.confidence
     annotations = {ANNOTATION: ",".join(wanted), SURE: f"{sure}, raised to a LimitRange" if is_raised else sure}
+    annotations |= left_out if above else {}
     operations = [operation for each in holders for operation in _added(each)]
     return Result.RAISED if is_raised else Result.SET, [*operations, *_annotated(metadata, annotations)]
 
@@ -212,6 +220,13 @@ def _holders(spec: Object, known: usage.Recommended, wanted: Sequence[str]) -> l
     return [
         _Holder(container, f"/spec/containers/{at}", each)
         for at, (container, each) in enumerate(zip(containers, amounts_of, strict=True))
+    ]
+
+
+def _without(dims: Container[str], holders: Sequence[_Holder]) -> list[_Holder]:
+    return [
+        each._replace(requests={dim: amount for dim, amount in each.requests.items() if dim not in dims})
+        for each in holders
     ]
 
 

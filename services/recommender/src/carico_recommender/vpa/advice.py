@@ -3,6 +3,7 @@
     class not measured, or flagged     the recommendation that is there stays; conditions give the reason
     a ResourceQuota refuses the Pods   the same: an updater would evict Pods that cannot be created again
     a specification without an answer  no recommendation, ConfigUnsupported
+    above what any node gives          the same: they would wait for ever
     otherwise                          target, bounds and uncapped target of the container; whether a LimitRange
                                        contradicts, within which VPA's own updater and admission controller keep
 
@@ -101,6 +102,10 @@ def advise(
         why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     found = _of_containers(one, known, conditions, margin)
+    above = usage.above_node(_total(found.containers or ()), known.node_gives)
+    if above:
+        why = ("AboveNodes", "; ".join(above.values()))
+        return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     refusals = namespace_rules.contradictions(rules, _wanted(one, found.containers or (), known))
     if not refusals:
         return found

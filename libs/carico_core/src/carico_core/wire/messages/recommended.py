@@ -42,6 +42,7 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     has_deadline: bool
     crosses_namespaces: bool
     of_containers: _Containers
+    node_gives: elements.Amounts = msgspec.field(default_factory=dict)
 
 
 class _Page(msgspec.Struct, gc=False):
@@ -67,6 +68,7 @@ def _read(row: _Row) -> usage.Recommended:
         containers=tuple(row.containers), running=row.running, measured_s=row.measured_s,
         requested=elements.known_amounts(row.requested), age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
         priority_class=row.priority_class, has_deadline=row.has_deadline, crosses_namespaces=row.crosses_namespaces,
+        node_gives=elements.known_amounts(row.node_gives),
         of_containers={
             name: usage.RecommendedContainer(
                 requests=elements.known_amounts(each.requests), peaks=each.peaks, cpu_bounds=each.cpu_bounds

@@ -73,6 +73,7 @@ class _KeptClass(msgspec.Struct, kw_only=True, gc=False):
     # None: kept before there were weights.
     recent_pods: _Weight | None = None
     recent_failed: _Weight | None = None
+    node_size: elements.Amounts = msgspec.field(default_factory=dict)
 
 
 class _Kept(msgspec.Struct, kw_only=True, gc=False):
@@ -133,7 +134,7 @@ def _format_kept(found: usage.KeptClass) -> dict[str, object]:
     return {
         "name": found.name, "at": found.at_ns, "first": found.first_ns, "last": found.last_ns, "pods": found.pods,
         "failed": found.failed, "recent_pods": found.recent_pods, "recent_failed": found.recent_failed,
-        "measured_s": _format_weight(found.measured_s), **_format_measured(found),
+        "node_size": dict(found.node_size), "measured_s": _format_weight(found.measured_s), **_format_measured(found),
         "nodes": sorted(found.nodes), "images": dict(found.images),
         **({} if found.earlier is None else {"earlier": _format_kept(found.earlier)}),
     }  # fmt: skip
@@ -191,6 +192,7 @@ def _read_kept(found: _KeptClass) -> usage.KeptClass:
         failed=found.failed,
         recent_pods=float(found.pods) if found.recent_pods is None else found.recent_pods,
         recent_failed=float(found.failed) if found.recent_failed is None else found.recent_failed,
+        node_size=elements.known_amounts(found.node_size),
         measured_s=found.measured_s, seconds=_read_seconds(path, found.seconds),
         pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
         nodes=found.nodes, images=found.images, template=elements.read_template(path, found.template),
