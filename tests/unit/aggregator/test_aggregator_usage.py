@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import orjson
@@ -127,6 +128,43 @@ def test_what_was_kept_without_recent_pods_counts_all_of_them() -> None:
     known = usages.Usages(lease_s=10.0)
     known.resume(wire.decode_kept(orjson.dumps(kept)))
     assert "all_failed" in flags(known)
+
+
+def holding(known: usages.Usages, mib: float, *, minute: float, **changed: Any) -> set[str]:
+    """Take in what five Pods hold at a minute, and return the flags."""
+    at_ns = NOW_NS + int(minute * MINUTE_NS)
+    take(known, report(pi=used(pods=5 if minute == 0.0 else 0, memory=mib * MIB, **changed)), now_ns=at_ns)
+    return flags(known)
+
+
+def test_memory_that_grows_is_flagged_for_as_long_as_it_does() -> None:
+    known = usages.Usages(lease_s=10.0)
+    found = {minute: holding(known, 30.0 + 10.0 * minute, minute=minute) for minute in (0.0, 0.5, 1.0, 2.0, 4.0, 60.0)}
+    assert ["growing" in each for each in found.values()] == [False, *[True] * 5]
+    # What is kept continues so.
+    again = usages.Usages(lease_s=10.0)
+    again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
+    assert flags(again) == flags(known)
+    late = [holding(again, 630.0, minute=minute) for minute in (61.0, 119.0, 120.0, 240.0)]
+    assert ["growing" in each for each in late] == [True, True, False, False]
+
+
+def test_pods_that_start_and_then_stay_are_flagged_for_a_moment() -> None:
+    known = usages.Usages(lease_s=10.0)
+    found = [
+        holding(known, min(100.0, 10.0 + 600.0 * minute), minute=minute)
+        for minute in (0.0, 1 / 12, 1 / 6, 1 / 3, 2 / 3)
+    ]
+    assert ["growing" in each for each in found] == [False, True, True, False, False]
+
+
+def test_a_peak_that_rises_once_is_flagged_for_hours() -> None:
+    known = usages.Usages(lease_s=10.0)
+    found = {}
+    for hour in range(7 * 24):
+        found[hour] = "growing" in holding(known, 150.0 if hour >= 5 * 24 else 100.0, minute=60.0 * hour)
+    assert not any(found[hour] for hour in range(5 * 24))
+    assert found[5 * 24] and sum(found.values()) <= 12
 
 
 def gives(known: usages.Usages) -> dict[str, float]:

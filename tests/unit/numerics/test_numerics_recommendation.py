@@ -27,7 +27,8 @@ def measured(**changed: Any) -> recommendation.Measured:
     values: dict[str, Any] = {
         "cpu": weights([0.1] * 80 + [0.5] * 20), "memory": weights([50 * MIB] * 100, "memory"),
         "pod_means": weights([0.2] * 40), "cpu_peak": None,
-        "memory_peak": 100 * MIB, "pods": 40, "failed": 0, "failed_share": 0.0, "nodes": 3, "has_new_image": False,
+        "memory_peak": 100 * MIB, "memory_before": 100 * MIB,
+        "pods": 40, "failed": 0, "failed_share": 0.0, "nodes": 3, "has_new_image": False,
         "measured_s": 1000.0, "age_s": 2 * DAY_S,
     }  # fmt: skip
     return recommendation.Measured(**(values | changed))
@@ -100,6 +101,9 @@ def test_a_higher_percentile_never_recommends_less(first: float, second: float, 
         ({"failed_share": 0.75}, (Flag.ALL_FAILED,)),
         ({"failed_share": 0.74}, ()),
         ({"has_new_image": True}, (Flag.IMAGE_CHANGED,)),
+        ({"memory_before": 92 * MIB}, (Flag.GROWING,)),
+        ({"memory_before": 94 * MIB}, ()),
+        ({"memory_before": None}, ()),
         ({"pod_means": weights([0.1] * 20 + [1.0] * 20)}, (Flag.TWO_KINDS,)),
         ({"measured_s": 4.0}, (Flag.BRIEF,)),
     ],

@@ -14,6 +14,7 @@ FLAGS: Mapping[str, str] = {
     "one_pod": "measured on one Pod only: its usage may not be typical",
     "all_failed": "almost all Pods have failed, crash or ran out of memory: what is measured is less than they need",
     "image_changed": "the image has changed: the amounts are of the earlier one, too",
+    "growing": "its memory still grows: what is measured so far is less than its Pods will need",
     "two_kinds": "its Pods are of two kinds: give each kind an owner or a label of its own",
     "brief": "measured for less than 10 Pod-seconds so far",
 }

@@ -191,6 +191,7 @@ class Usages:
             pod_means=found.pod_means,
             cpu_peak=found.peaks.get(recommendation.CPU),
             memory_peak=found.peaks.get(recommendation.MEMORY),
+            memory_before=found.memory_before,
             pods=found.pods,
             failed=found.failed,
             failed_share=found.failed_share,

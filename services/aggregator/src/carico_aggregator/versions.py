@@ -19,6 +19,8 @@ from carico_core.wire.messages import usage as wire
 HALF_LIFE_S = 24 * 3600.0
 # Six reports: a node that is silent for so long runs nothing.
 RUNNING_S = 30.0
+# Marks of the peak of memory are further apart the longer Pods are known, up to this.
+MARKS_S = 6 * 3600.0
 # With more, the older ones are added up: each takes 9 kB.
 MOST = 2
 _NS = 1e9
@@ -57,6 +59,8 @@ class Version:
     recent_failed: float = 0.0
     # Of the largest node on which they were measured.
     node_size: dict[str, float] = dataclasses.field(default_factory=dict)
+    # Of the peak of memory: an earlier one and a later one.
+    marks: tuple[usage.Mark, usage.Mark] | None = None
     measured_s: float = 0.0
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
     nodes: set[int] = dataclasses.field(default_factory=set)
@@ -75,6 +79,11 @@ class Version:
         # database, the failures are forgotten.
         pods = max(self.recent_pods, float(self.pod_means.sum()))
         return self.recent_failed / pods if pods > 0.0 else 0.0
+
+    @property
+    def memory_before(self) -> float | None:
+        """The peak of memory at the earlier mark; None if it was not known."""
+        return None if self.marks is None else self.marks[0].memory_peak or None
 
     @property
     def span_s(self) -> float:
@@ -102,6 +111,7 @@ class Version:
         self.measured_s += sum(found.seconds.get(recommendation.CPU, {}).values())
         raise_to(self.peaks, found.peaks)
         raise_to(self.node_size, size)
+        self._mark(now_ns)
         if len(self.nodes) < wire.NODES_MAX:
             self.nodes.add(node)
         if found.template is not None:
@@ -129,6 +139,11 @@ class Version:
         self.measured_s += other.measured_s
         raise_to(self.peaks, other.peaks)
         raise_to(self.node_size, other.node_size)
+        if self.marks is not None and other.marks is not None:
+            # The peak of both is the higher one, at each time.
+            pairs = zip(self.marks, other.marks, strict=True)
+            early, late = (usage.Mark(max(at), max(peak)) for at, peak in (zip(*pair, strict=True) for pair in pairs))
+            self.marks = early, late
         self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
         for name, each in other.containers.items():
             if (held := self._container(name)) is not None:
@@ -140,7 +155,7 @@ class Version:
         return usage.KeptClass(
             name=name, at_ns=self.at_ns, first_ns=self.first_ns, last_ns=self.last_ns, pods=self.pods,
             failed=self.failed, recent_pods=self.recent_pods, recent_failed=self.recent_failed,
-            node_size=dict(self.node_size), measured_s=self.measured_s,
+            node_size=dict(self.node_size), marks=self.marks, measured_s=self.measured_s,
             seconds={dim: distribution.buckets(each) for dim, each in self.seconds.items()},
             pod_means=distribution.buckets(self.pod_means), peaks=dict(self.peaks), nodes=frozenset(self.nodes),
             images={image: seen.first_ns for image, seen in self.images.items()}, template=self.template,
@@ -166,6 +181,17 @@ class Version:
             return None
         return self.containers.setdefault(name, Container())
 
+    def _mark(self, now_ns: int) -> None:
+        """Note the peak of memory each time that Pods are known for twice as long, and every `MARKS_S` later."""
+        now = usage.Mark(now_ns, self.peaks.get(recommendation.MEMORY, 0.0))
+        if self.marks is None:
+            self.marks = now, now
+            return
+        late = self.marks[1]
+        since_ns = now_ns - late.at_ns
+        if since_ns >= min(late.at_ns - self.first_ns, MARKS_S * _NS):
+            self.marks = late, now
+
     def _decay(self, now_ns: int) -> None:
         factor = distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)
         for weights in (*self.seconds.values(), self.pod_means, *(each.cpu for each in self.containers.values())):
@@ -189,7 +215,7 @@ def of_kept(kept: usage.KeptClass) -> Version:
         images={image: Seen(first_ns, kept.last_ns) for image, first_ns in kept.images.items()},
         at_ns=kept.at_ns, first_ns=kept.first_ns, last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed,
         recent_pods=kept.recent_pods, recent_failed=kept.recent_failed, node_size=dict(kept.node_size),
-        measured_s=kept.measured_s,
+        marks=kept.marks, measured_s=kept.measured_s,
         seconds={dim: distribution.weights(kept.seconds.get(dim, {})) for dim in usage.DIMS},
         pod_means=distribution.weights(kept.pod_means), peaks=dict(kept.peaks), nodes=set(kept.nodes),
         template=kept.template,

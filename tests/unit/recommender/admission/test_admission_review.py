@@ -112,6 +112,8 @@ def test_a_new_image_does_not_interrupt_requests_and_says_how_sure_they_are() ->
     result, found = ask(pod(), learnt.recommended(flags=("image_changed",)))
     assert result is Result.SET
     assert found["metadata"]["annotations"][review.SURE] == "low, image_changed"
+    _, found = ask(pod(), learnt.recommended(flags=("image_changed", "growing")))
+    assert found["metadata"]["annotations"][review.SURE] == "low, image_changed, growing"
     assert ask(pod(), learnt.recommended(flags=("image_changed", "all_failed")))[0] is Result.FLAGGED
 
 

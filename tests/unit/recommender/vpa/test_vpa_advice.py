@@ -245,6 +245,16 @@ def test_what_must_not_be_applied_without_a_look_is_withheld(flag: str, reason: 
     assert conditions(later) == {"LowConfidence": (True, reason), "RecommendationProvided": (True, "")}
 
 
+def test_of_memory_that_grows_less_than_today_is_withheld_and_more_is_recommended() -> None:
+    known = dataclasses.replace(learnt.recommended(flags=("growing",)), requested={"memory": 200 * MIB})
+    found = advise(known)
+    assert found.containers is None
+    assert conditions(found) == {"RecommendationProvided": (False, "Growing")}
+    found = advise(dataclasses.replace(known, requested={"memory": 100 * MIB}))
+    assert only(found).target["memory"] == 115 * MIB
+    assert conditions(found) == {"LowConfidence": (True, "Growing"), "RecommendationProvided": (True, "")}
+
+
 def test_a_new_image_is_recommended_the_amounts_of_both_with_low_confidence() -> None:
     found = advise(learnt.recommended(flags=("image_changed",)))
     assert only(found).target["cpu"] == 0.23

@@ -8,6 +8,7 @@ LOWEST x GROWTH^i; the last one also holds everything above. Amounts are cores a
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from carico_core.domain import amounts
 
@@ -119,6 +120,13 @@ class UsageReport:
     classes: Mapping[str, ClassUsage]
 
 
+class Mark(NamedTuple):
+    """The highest working set of a Pod until a time, in bytes; 0 if none was known."""
+
+    at_ns: int
+    memory_peak: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeptClass:
     """Everything that aggregators keep of a class. Weights are as of `at_ns`; they decay from then on."""
@@ -144,6 +152,8 @@ class KeptClass:
     images: Mapping[str, int]
     template: Template | None = None
     containers: Mapping[str, ContainerUsage] = dataclasses.field(default_factory=dict)
+    # An earlier one and a later one, by which it is known whether memory still grows; None: not known.
+    marks: tuple[Mark, Mark] | None = None
     # What was measured with the images before these, as long as it counts.
     earlier: "KeptClass | None" = None
 

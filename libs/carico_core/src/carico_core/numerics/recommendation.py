@@ -25,6 +25,9 @@ _Z = 1.96
 LEAST_MEASURED_S = 10.0
 # Confidence is medium from so many Pods, and so many Pod-seconds, on.
 MEDIUM_PODS, MEDIUM_S = 5, 60.0
+# A peak of memory that has risen by more than half of the default margin in the later half of the time would be above
+# the limit before as much time has passed again.
+GROWTH = 0.075
 # From this share of failed Pods on, measurements are of Pods that fail; those of a day ago count half.
 FAILED_SHARE = 0.75
 # Two kinds of Pods are recognized from this number of Pods on: of fewer, one is a fifth.
@@ -45,6 +48,7 @@ class Flag(enum.StrEnum):
     ONE_POD = "one_pod"
     ALL_FAILED = "all_failed"
     IMAGE_CHANGED = "image_changed"
+    GROWING = "growing"
     TWO_KINDS = "two_kinds"
     BRIEF = "brief"
 
@@ -76,6 +80,8 @@ class Measured:
     pod_means: arrays.Array
     cpu_peak: float | None
     memory_peak: float | None
+    # The peak when the class was known for a quarter to half as long, or six to twelve hours ago; None: not known.
+    memory_before: float | None
     pods: int
     failed: int
     # Of the Pods of late: what was measured a day ago counts half.
@@ -209,7 +215,13 @@ def _flags(measured: Measured, kinds: tuple[float, float] | None) -> tuple[Flag,
         Flag.ONE_POD: measured.pods <= 1,
         Flag.ALL_FAILED: measured.failed_share >= FAILED_SHARE,
         Flag.IMAGE_CHANGED: measured.has_new_image,
+        Flag.GROWING: _grows(measured),
         Flag.TWO_KINDS: kinds is not None,
         Flag.BRIEF: measured.measured_s < LEAST_MEASURED_S,
     }
     return tuple(flag for flag, is_set in found.items() if is_set)
+
+
+def _grows(measured: Measured) -> bool:
+    peak, before = measured.memory_peak, measured.memory_before
+    return peak is not None and before is not None and peak > before * (1.0 + GROWTH)

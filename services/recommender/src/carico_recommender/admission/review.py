@@ -2,10 +2,11 @@
 
 A Pod gets the amounts that `carico recommend` shows: each container its own. Where those are not known, and with
 sidecars, they are Pod-level resources of the whole Pod (Kubernetes 1.34 or later). While a new image is not learnt, the
-amounts are those of the earlier one, too. They are raised to what a LimitRange asks of a Pod, and left out where a
-ResourceQuota would refuse the Pod with them only, or no node gives so much. An annotation says each of that. What the
-Pod states itself is never changed, and limits are never set. A webhook that comes later may add containers with
-requests, or limits: the API server then asks again, and what was set here is taken back where it contradicts them.
+amounts are those of the earlier one, too; of memory that grows they are what it has reached. They are raised to what a
+LimitRange asks of a Pod, and left out where a ResourceQuota would refuse the Pod with them only, or no node gives so
+much. An annotation says each of that. What the Pod states itself is never changed, and limits are never set. A webhook
+that comes later may add containers with requests, or limits: the API server then asks again, and what was set here is
+taken back where it contradicts them.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -32,7 +33,8 @@ TOKEN = "carico.dev/token-request"
 _TOKEN_REQUESTS = {"cpu": "1m"}
 # Why something was not set, where a rule of the namespace or the size of the nodes is the reason.
 LEFT_OUT = "carico.dev/learnt-requests-left-out"
-_IMAGE = recommendation.Flag.IMAGE_CHANGED.value
+# With these, amounts are set all the same: without them a rollout would interrupt what autoscalers and quotas go by.
+_SET_WITH = frozenset({recommendation.Flag.IMAGE_CHANGED.value, recommendation.Flag.GROWING.value})
 # What a Pod does not have before it is stored.
 _STORED = {"name": "new", "uid": "new", "creationTimestamp": "1970-01-01T00:00:00Z"}
 
@@ -124,8 +126,7 @@ def _judge(
     known = lookup(names.class_of(parsed))
     if known is None:
         return Result.NOT_LEARNT, []
-    # Without amounts a rollout would interrupt what autoscalers and quotas go by; those of before are near enough.
-    if set(known.flags) - {_IMAGE}:
+    if set(known.flags) - _SET_WITH:
         return Result.FLAGGED, []
     wanted = [dim for dim in wanted if dim in known.requests]
     if not wanted:
@@ -143,7 +144,7 @@ def _judge(
         refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
         if refused is not None:
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
-    sure = f"low, {_IMAGE}" if known.flags else known.confidence
+    sure = ", ".join(("low", *known.flags)) if known.flags else known.confidence
     annotations = {ANNOTATION: ",".join(wanted), SURE: f"{sure}, raised to a LimitRange" if is_raised else sure}
     annotations |= left_out if above else {}
     operations = [operation for each in holders for operation in _added(each)]

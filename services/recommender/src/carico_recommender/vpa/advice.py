@@ -3,6 +3,7 @@
     class not measured, or flagged     the recommendation that is there stays; conditions give the reason
     a ResourceQuota refuses the Pods   the same: an updater would evict Pods that cannot be created again
     a specification without an answer  no recommendation, ConfigUnsupported
+    memory that grows                  the same, where less would be requested than today
     above what any node gives          the same: they would wait for ever
     otherwise                          target, bounds and uncapped target of the container; whether a LimitRange
                                        contradicts, within which VPA's own updater and admission controller keep
@@ -32,6 +33,8 @@ _WITHHOLDING: Mapping[str, str] = {
     "two_kinds": "the Pods are of two kinds: give each kind an owner of its own",
     "brief": "measured for less than 10 Pod-seconds so far",
 }
+
+_GROWING = "memory still grows: what is measured so far is less than the Pods will need"
 
 Amounts = Mapping[str, float]
 
@@ -96,13 +99,17 @@ def advise(
     conditions = () if known.running else (_no_pods(one),)
     flag = next((each for each in known.flags if each in _WITHHOLDING), None)
     if flag is not None:
-        reason = "".join(word.capitalize() for word in flag.split("_"))
-        return _kept(*conditions, has_recommendation=has_recommendation, why=(reason, _WITHHOLDING[flag]))
+        return _kept(*conditions, has_recommendation=has_recommendation, why=(_reason(flag), _WITHHOLDING[flag]))
     if not known.containers:
         why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     found = _of_containers(one, known, conditions, margin)
-    above = usage.above_node(_total(found.containers or ()), known.node_gives)
+    asked = _total(found.containers or ())
+    is_less = asked.get(recommendation.MEMORY, 0.0) < known.requested.get(recommendation.MEMORY, 0.0)
+    if recommendation.Flag.GROWING in known.flags and is_less:
+        why = (_reason(recommendation.Flag.GROWING), _GROWING)
+        return _kept(*conditions, has_recommendation=has_recommendation, why=why)
+    above = usage.above_node(asked, known.node_gives)
     if above:
         why = ("AboveNodes", "; ".join(above.values()))
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
@@ -166,6 +173,12 @@ def _of_containers(
     elif recommendation.Flag.IMAGE_CHANGED in known.flags:
         message = "the image has changed: the amounts are of the earlier one, too"
         conditions += (Condition(kind=Kind.LOW_CONFIDENCE, is_true=True, reason="ImageChanged", message=message),)
+    elif recommendation.Flag.GROWING in known.flags:
+        conditions += (
+            Condition(
+                kind=Kind.LOW_CONFIDENCE, is_true=True, reason=_reason(recommendation.Flag.GROWING), message=_GROWING
+            ),
+        )
     return Advice(containers=containers, conditions=(*conditions, _provided(True)))
 
 
@@ -224,6 +237,10 @@ def _kept(*conditions: Condition, has_recommendation: bool, why: tuple[str, str]
 def _unsupported(reason: str, message: str) -> Advice:
     said = Condition(kind=Kind.CONFIG_UNSUPPORTED, is_true=True, reason=reason, message=message)
     return Advice(containers=(), conditions=(said, _provided(False, reason, message)))
+
+
+def _reason(flag: str) -> str:
+    return "".join(word.capitalize() for word in flag.split("_"))
 
 
 def _no_pods(one: objects.Autoscaler) -> Condition:

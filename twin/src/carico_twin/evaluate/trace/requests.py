@@ -149,8 +149,8 @@ def _measured(seen: arrays.Array, dimension: str, interval_s: int) -> recommenda
     is_cpu, peak = dimension == "cpu", float(seen.max())
     return recommendation.Measured(
         cpu=weights if is_cpu else empty, memory=empty if is_cpu else weights, pod_means=empty,
-        cpu_peak=peak if is_cpu else None, memory_peak=None if is_cpu else peak, pods=1, failed=0,
-        failed_share=0.0, nodes=1, has_new_image=False,
+        cpu_peak=peak if is_cpu else None, memory_peak=None if is_cpu else peak,
+        memory_before=None, pods=1, failed=0, failed_share=0.0, nodes=1, has_new_image=False,
         measured_s=float(seen.size * interval_s), age_s=float(seen.size * interval_s),
     )  # fmt: skip
 

@@ -28,6 +28,7 @@ _Weight = Annotated[float, Meta(ge=0.0, le=_SECONDS_MAX)]
 _Buckets = Annotated[list[tuple[_Index, _Weight]], Meta(max_length=usage.BUCKETS)]
 _PER_DIM = Meta(max_length=fields.DIMS_MAX)
 _Count = elements.Int64
+_Mark = tuple[elements.Int64, Annotated[float, Meta(ge=0.0, le=fields.QUANTITY_MAX)]]
 
 
 class _ContainerUsage(msgspec.Struct, gc=False):
@@ -74,6 +75,7 @@ class _KeptClass(msgspec.Struct, kw_only=True, gc=False):
     recent_pods: _Weight | None = None
     recent_failed: _Weight | None = None
     node_size: elements.Amounts = msgspec.field(default_factory=dict)
+    marks: tuple[_Mark, _Mark] | None = None
 
 
 class _Kept(msgspec.Struct, kw_only=True, gc=False):
@@ -136,6 +138,7 @@ def _format_kept(found: usage.KeptClass) -> dict[str, object]:
         "failed": found.failed, "recent_pods": found.recent_pods, "recent_failed": found.recent_failed,
         "node_size": dict(found.node_size), "measured_s": _format_weight(found.measured_s), **_format_measured(found),
         "nodes": sorted(found.nodes), "images": dict(found.images),
+        **({} if found.marks is None else {"marks": [tuple(each) for each in found.marks]}),
         **({} if found.earlier is None else {"earlier": _format_kept(found.earlier)}),
     }  # fmt: skip
 
@@ -197,6 +200,7 @@ def _read_kept(found: _KeptClass) -> usage.KeptClass:
         pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
         nodes=found.nodes, images=found.images, template=elements.read_template(path, found.template),
         containers=_read_containers(path, found.containers),
+        marks=None if found.marks is None else (usage.Mark(*found.marks[0]), usage.Mark(*found.marks[1])),
         earlier=None if found.earlier is None else _read_kept(found.earlier),
     )  # fmt: skip
 
