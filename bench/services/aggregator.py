@@ -52,7 +52,15 @@ def _rows(*, nodes: int, rounds: int) -> list[runner.Row]:
         ("one subspace, bytes to record", _decode_us(), "us", ""),
         ("entries of 1,000 subspaces, per subspace", _entries_us(1000), "us", ""),
         ("model of 1,000 nodes", _model_ms(1000), "ms", ""),
-        ("recommended requests of 1,000 classes", _recommendations_ms(1000), "ms", "at most 100"),
+        *(
+            (
+                f"recommended requests of 1,000 classes{of}",
+                _recommendations_ms(1000, images, containers),
+                "ms",
+                "at most 100",
+            )
+            for of, images, containers in (("", 1, 1), (", each of 2 images with 2 containers", 2, 2))
+        ),
     ]
 
 
@@ -123,11 +131,11 @@ def _entries_us(count: int) -> float:
     return _median_us(lambda: members.Members(lease_s=10.0, horizon_s=10.0).take(reports, 0.0), per_call=count)
 
 
-def _recommendations_ms(count: int) -> float:
+def _recommendations_ms(count: int, images: int, containers: int) -> float:
     """All pages of the answer, as bytes; each class has 40 buckets in use, more than most."""
     known = usage.Usages(lease_s=10.0)
     rng = np.random.default_rng(0)
-    known.resume([_kept_class(f"Job/default/class-{number}", rng) for number in range(count)])
+    known.resume([_kept_class(f"Job/default/class-{number}", rng, images, containers) for number in range(count)])
 
     def ask() -> None:
         after = ""
@@ -141,15 +149,18 @@ def _recommendations_ms(count: int) -> float:
     return _median_us(ask, per_call=1) / 1000.0
 
 
-def _kept_class(name: str, rng: np.random.Generator) -> usages.KeptClass:
+def _kept_class(name: str, rng: np.random.Generator, images: int, containers: int) -> usages.KeptClass:
     places = rng.choice(usages.BUCKETS, 40, replace=False).tolist()
     buckets = dict(zip(places, (100.0 * rng.random(40)).tolist(), strict=True))
+    names, peaks = tuple(f"part-{number}" for number in range(containers)), {"cpu": 1.0, "memory": 1e8}
     return usages.KeptClass(
-        name=name, at_ns=0, first_ns=0, last_ns=0, pods=20, failed=0, recent_pods=20.0, recent_failed=0.0, node_size={},
-        measured_s=1000.0,
-        seconds=dict.fromkeys(usages.DIMS, buckets), pod_means=buckets, peaks={"cpu": 1.0, "memory": 1e8},
-        nodes=frozenset(range(10)), images={"x": 0},
-        template=usages.Template(image="x", containers=("main",), requests={"cpu": 1.0}),
+        name=name, at_ns=images * 10**9, first_ns=0, last_ns=0, pods=20, failed=0, recent_pods=20.0, recent_failed=0.0,
+        node_size={}, measured_s=1000.0,
+        seconds=dict.fromkeys(usages.DIMS, buckets), pod_means=buckets, peaks=peaks,
+        nodes=frozenset(range(10)), images={f"x{images}": 0},
+        template=usages.Template(image=f"x{images}", containers=names, requests={"cpu": 1.0}),
+        containers=dict.fromkeys(names if containers > 1 else (), usages.ContainerUsage(cpu=buckets, peaks=peaks)),
+        earlier=_kept_class(name, rng, images - 1, containers) if images > 1 else None,
     )  # fmt: skip
 
 

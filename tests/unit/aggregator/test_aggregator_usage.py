@@ -3,13 +3,14 @@
 import asyncio
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
-from carico_aggregator import app, kept_usage, recommendations
+from carico_aggregator import app, kept_usage, recommendations, versions
 from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
@@ -167,7 +168,7 @@ def test_a_peak_that_rises_once_is_flagged_for_hours() -> None:
     assert found[5 * 24] and sum(found.values()) <= 12
 
 
-def gives(known: usages.Usages) -> dict[str, float]:
+def gives(known: usages.Usages) -> dict[str, object]:
     ((found,), _) = recommended.decode_recommended(recommendations.answer(known, {}, b"", NOW_NS))
     return {dim: pytest.approx(amount) for dim, amount in found.node_gives.items()}
 
@@ -306,13 +307,13 @@ def test_of_three_images_that_run_at_the_same_time_only_one_that_is_new_is_flagg
         for image in live:
             taking(known, used(pods=1, **image), minute=count / 10)  # type: ignore[arg-type]  # of several types
     assert not known.measured(PI, now_ns=NOW_NS).has_new_image
-    assert known.about(PI).images == 3
+    assert known.about(PI, now_ns=NOW_NS).images == 3
     # Also after a restart of the aggregator.
     again = usages.Usages(lease_s=10.0)
     again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
     for image in (*live, *live):
         taking(again, used(pods=1, **image), minute=1.0)  # type: ignore[arg-type]
-    assert (again.measured(PI, now_ns=NOW_NS).has_new_image, again.about(PI).images) == (False, 3)
+    assert (again.measured(PI, now_ns=NOW_NS).has_new_image, again.about(PI, now_ns=NOW_NS).images) == (False, 3)
     taking(again, used(image="d" * 16), minute=1.1)
     assert again.measured(PI, now_ns=NOW_NS).has_new_image
 
@@ -381,7 +382,7 @@ def test_containers_of_a_class_are_bounded_whatever_its_images_name_them() -> No
     (kept,) = wire.decode_kept(wire.encode_kept([known.facts(PI)]))
     assert kept.earlier is not None
     assert len(kept.containers) == len(kept.earlier.containers) == 16
-    assert len(known.about(PI).containers) <= 16
+    assert len(known.about(PI, now_ns=NOW_NS).containers) <= 16
 
 
 def test_a_container_without_a_peak_of_cpu_spoils_no_page() -> None:
@@ -526,6 +527,21 @@ def test_the_rule_of_the_question_counts() -> None:
         ask(known, percentile=1.5)
     with pytest.raises(errors.CaricoError, match="margin"):
         ask(known, margin="x")
+
+
+def test_what_was_measured_of_several_images_is_added_up_once_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = known_of(*(of_classes("node-1", {f"app/x/{number}": used(image=image)}) for number in range(7)
+                       for image in ("a" * 16, "b" * 16)))  # fmt: skip
+    calls: list[int] = []
+    added_up = versions.added_up
+
+    def counted(held: Sequence[versions.Version]) -> versions.Version:
+        calls.append(len(held))
+        return added_up(held)
+
+    monkeypatch.setattr(versions, "added_up", counted)
+    ask(known)
+    assert calls == [2] * 7
 
 
 def test_pages_contain_every_class_once() -> None:

@@ -55,9 +55,9 @@ def row(
     running: int, evidence: messages.ClassEvidence | None, now_ns: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what is recommended for a class, and why. Raises `KeyError` for an unknown class."""
-    measured = known.measured(name, now_ns=now_ns)
+    facts = known.about(name, now_ns=now_ns)
+    measured = facts.measured
     found = recommendation.recommend(measured, rule)
-    facts = known.about(name)
     template = facts.template or usage.Template(image="", containers=(), requests={})
     requested = dict(template.requests)
     return {

@@ -42,7 +42,7 @@ _NS = 1e9
 
 
 class About(NamedTuple):
-    """When a class was first and last seen, its peaks, what its Pods are made of, and its containers.
+    """When a class was first and last seen, its peaks, what its Pods are made of, and what is measured of them.
 
     `images`: of how many sets of images Pods run. `node_gives`: the most that a Pod can request on the largest node.
     """
@@ -53,6 +53,7 @@ class About(NamedTuple):
     template: usage.Template | None
     images: int
     node_gives: Mapping[str, float]
+    measured: recommendation.Measured
     containers: Mapping[str, recommendation.MeasuredContainer]
 
 
@@ -183,31 +184,23 @@ class Usages:
 
     def measured(self, name: str, *, now_ns: int) -> recommendation.Measured:
         """Return what the rule needs of a class. Raises `KeyError`."""
-        held = self._classes[name]
-        found = versions.added_up(held)
-        return recommendation.Measured(
-            cpu=found.seconds[recommendation.CPU],
-            memory=found.seconds[recommendation.MEMORY],
-            pod_means=found.pod_means,
-            cpu_peak=found.peaks.get(recommendation.CPU),
-            memory_peak=found.peaks.get(recommendation.MEMORY),
-            memory_before=found.memory_before,
-            pods=found.pods,
-            failed=found.failed,
-            failed_share=found.failed_share,
-            nodes=len(found.nodes),
-            has_new_image=versions.is_new(held),
-            measured_s=found.measured_s,
-            age_s=max(0.0, (now_ns - found.first_ns) / _NS),
-        )
+        return self.about(name, now_ns=now_ns).measured
 
-    def about(self, name: str) -> About:
-        """Return what an answer states of a class besides its measurements. Raises `KeyError`."""
+    def about(self, name: str, *, now_ns: int) -> About:
+        """Return what an answer states of a class. Raises `KeyError`."""
         held = self._classes[name]
         found = versions.added_up(held)
         return About(
             first_ns=found.first_ns, last_ns=found.last_ns, peaks=found.peaks, template=held[0].template,
             images=versions.live_images(held), node_gives=self._gives(found.node_size),
+            measured=recommendation.Measured(
+                cpu=found.seconds[recommendation.CPU], memory=found.seconds[recommendation.MEMORY],
+                pod_means=found.pod_means, cpu_peak=found.peaks.get(recommendation.CPU),
+                memory_peak=found.peaks.get(recommendation.MEMORY), memory_before=found.memory_before,
+                pods=found.pods, failed=found.failed, failed_share=found.failed_share, nodes=len(found.nodes),
+                has_new_image=versions.is_new(held), measured_s=found.measured_s,
+                age_s=max(0.0, (now_ns - found.first_ns) / _NS),
+            ),
             containers={
                 name: recommendation.MeasuredContainer(
                     cpu=each.cpu, cpu_peak=each.peaks.get(recommendation.CPU),

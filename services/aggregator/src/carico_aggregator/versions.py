@@ -6,6 +6,7 @@ the new one is as old       and no Pod of those before runs: they are dropped, w
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,10 @@ class Container:
 
     cpu: messages.Array = dataclasses.field(default_factory=lambda: np.zeros(usage.BUCKETS))
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def scaled(self, factor: float) -> "Container":
+        """Return it with weights times a factor, as it is where that is 1."""
+        return self if factor == 1.0 else Container(cpu=self.cpu * factor, peaks=self.peaks)
 
 
 class Seen(NamedTuple):
@@ -121,35 +126,6 @@ class Version:
                 _add_to(held.cpu, each.cpu)
                 raise_to(held.peaks, each.peaks)
 
-    def merge(self, other: "Version") -> None:
-        """Add another one to this one."""
-        now_ns = max(self.at_ns, other.at_ns)
-        self._decay(now_ns)
-        other._decay(now_ns)
-        for dim, weights in self.seconds.items():
-            weights += other.seconds[dim]
-        self.pod_means += other.pod_means
-        both = sorted((self.images | other.images).items(), key=lambda each: -each[1].last_ns)
-        self.images = dict(both[: wire.IMAGES_MAX])
-        self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
-        self.pods += other.pods
-        self.failed += other.failed
-        self.recent_pods += other.recent_pods
-        self.recent_failed += other.recent_failed
-        self.measured_s += other.measured_s
-        raise_to(self.peaks, other.peaks)
-        raise_to(self.node_size, other.node_size)
-        if self.marks is not None and other.marks is not None:
-            # The peak of both is the higher one, at each time.
-            pairs = zip(self.marks, other.marks, strict=True)
-            early, late = (usage.Mark(max(at), max(peak)) for at, peak in (zip(*pair, strict=True) for pair in pairs))
-            self.marks = early, late
-        self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
-        for name, each in other.containers.items():
-            if (held := self._container(name)) is not None:
-                held.cpu += each.cpu
-                raise_to(held.peaks, each.peaks)
-
     def facts(self, name: str) -> usage.KeptClass:
         """Return it as a record."""
         return usage.KeptClass(
@@ -162,16 +138,6 @@ class Version:
             containers={
                 name: usage.ContainerUsage(cpu=distribution.buckets(each.cpu), peaks=dict(each.peaks))
                 for name, each in self.containers.items()
-            },
-        )  # fmt: skip
-
-    def copy(self) -> "Version":
-        """Return one that does not share what it has measured."""
-        return dataclasses.replace(
-            self, seconds={dim: each.copy() for dim, each in self.seconds.items()}, pod_means=self.pod_means.copy(),
-            images=dict(self.images), peaks=dict(self.peaks), nodes=set(self.nodes), node_size=dict(self.node_size),
-            containers={
-                name: Container(cpu=each.cpu.copy(), peaks=dict(each.peaks)) for name, each in self.containers.items()
             },
         )  # fmt: skip
 
@@ -192,8 +158,12 @@ class Version:
         if since_ns >= min(late.at_ns - self.first_ns, MARKS_S * _NS):
             self.marks = late, now
 
+    def decay(self, now_ns: int) -> float:
+        """Return the factor of its weights as of now."""
+        return distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)
+
     def _decay(self, now_ns: int) -> None:
-        factor = distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)
+        factor = self.decay(now_ns)
         for weights in (*self.seconds.values(), self.pod_means, *(each.cpu for each in self.containers.values())):
             weights *= factor
         self.recent_pods *= factor
@@ -242,7 +212,7 @@ def place(held: list[Version], found: usage.ClassUsage, now_ns: int) -> Version:
         return held[-1]
     held.insert(0, new(image, now_ns))
     if len(held) > MOST:
-        held[-2].merge(held.pop())
+        held[-2:] = [merged(*held[-2:])]
     return held[0]
 
 
@@ -267,13 +237,38 @@ def is_new(held: Sequence[Version]) -> bool:
 
 
 def added_up(held: Sequence[Version]) -> Version:
-    """Return all of them as one; not a copy of a single one."""
-    if len(held) == 1:
-        return held[0]
-    found = held[0].copy()
-    for each in held[1:]:
-        found.merge(each.copy())
-    return found
+    """Return all of them as one, to read; a single one as it is."""
+    return functools.reduce(merged, held)
+
+
+def merged(one: Version, other: Version) -> Version:
+    """Return both as one, which may share with them what only one of them has."""
+    now_ns = max(one.at_ns, other.at_ns)
+    factor, of_other = one.decay(now_ns), other.decay(now_ns)
+    # An answer adds up thousands of arrays: no copies.
+    containers = {name: each.scaled(factor) for name, each in one.containers.items()}
+    for name, each in other.containers.items():
+        held, found = containers.get(name), each.scaled(of_other)
+        if held is not None:
+            containers[name] = Container(cpu=held.cpu + found.cpu, peaks=_higher(held.peaks, found.peaks))
+        elif len(containers) < wire.CONTAINERS_KEPT:
+            containers[name] = found
+    images = sorted((one.images | other.images).items(), key=lambda each: -each[1].last_ns)
+    return Version(
+        images=dict(images[: wire.IMAGES_MAX]), at_ns=now_ns,
+        first_ns=min(one.first_ns, other.first_ns), last_ns=max(one.last_ns, other.last_ns),
+        seconds={
+            dim: _scaled(each, factor) + _scaled(other.seconds[dim], of_other) for dim, each in one.seconds.items()
+        },
+        pod_means=_scaled(one.pod_means, factor) + _scaled(other.pod_means, of_other),
+        pods=one.pods + other.pods, failed=one.failed + other.failed,
+        recent_pods=one.recent_pods * factor + other.recent_pods * of_other,
+        recent_failed=one.recent_failed * factor + other.recent_failed * of_other,
+        node_size=_higher(one.node_size, other.node_size), marks=_higher_marks(one.marks, other.marks),
+        measured_s=one.measured_s + other.measured_s, peaks=_higher(one.peaks, other.peaks),
+        nodes=one.nodes | set(list(other.nodes)[: wire.NODES_MAX - len(one.nodes)]),
+        template=one.template, containers=containers,
+    )  # fmt: skip
 
 
 def live_images(held: Sequence[Version]) -> int:
@@ -291,6 +286,30 @@ def raise_to(peaks: dict[str, float], found: Mapping[str, float]) -> None:
 def _image(found: usage.ClassUsage) -> str:
     """Return the digest of the images; "" if they are unknown."""
     return "" if found.template is None else found.template.image
+
+
+def _scaled(weights: messages.Array, factor: float) -> messages.Array:
+    return weights if factor == 1.0 else weights * factor
+
+
+def _higher(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    found = dict(one)
+    raise_to(found, other)
+    return found
+
+
+_Marks = tuple[usage.Mark, usage.Mark]
+
+
+def _higher_marks(one: _Marks | None, other: _Marks | None) -> _Marks | None:
+    """Return the marks of both together: their peak is the higher one, at each time."""
+    if one is None or other is None:
+        return one or other
+    early, late = (
+        usage.Mark(max(mine.at_ns, theirs.at_ns), max(mine.memory_peak, theirs.memory_peak))
+        for mine, theirs in zip(one, other, strict=True)
+    )
+    return early, late
 
 
 def _add_to(weights: messages.Array, found: usage.Buckets) -> None:
