@@ -61,6 +61,12 @@ def test_another_percentile_and_margin() -> None:
     assert found.requests["memory"] == 100 * MIB
 
 
+def test_small_pods_are_recommended_memory_in_smaller_steps() -> None:
+    for peak, expected in ((3.0, 3.5), (0.1, 1.0), (13.9, 16.0), (14.0, 17.0)):
+        found = recommendation.recommend(measured(memory_peak=peak * MIB), recommendation.Rule())
+        assert found.requests["memory"] == expected * MIB
+
+
 def test_the_interval_of_a_percentile_counts_pods_not_samples() -> None:
     few = recommendation.recommend(measured(pods=4), recommendation.Rule()).cpu_bounds
     many = recommendation.recommend(measured(pods=4000), recommendation.Rule()).cpu_bounds
@@ -80,7 +86,8 @@ def test_memory_is_never_below_a_peak_and_nothing_is_below_the_smallest_unit(
     rule = recommendation.Rule(percentile=percentile, margin=margin)
     found = recommendation.recommend(measured(memory_peak=peak, cpu=weights(cpu)), rule)
     assert found.requests["memory"] >= peak
-    assert found.requests["memory"] % MIB == 0.0
+    step = MIB / 16 if found.requests["memory"] <= 16 * MIB else MIB
+    assert found.requests["memory"] % step == 0.0 and found.requests["memory"] >= MIB
     assert found.requests["cpu"] >= recommendation.CPU_UNIT
 
 

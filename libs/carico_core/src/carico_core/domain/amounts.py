@@ -132,17 +132,28 @@ def _parse_quantity(text: str) -> float:
     return min(max(value, -_LARGEST), _LARGEST)
 
 
+def memory_step(value: float) -> float:
+    """Return the steps of requests of memory at this amount, in bytes: a mebibyte is a third of a small program."""
+    return 2.0**20 if value > 2.0**24 else 2.0**16
+
+
 def quantity(dimension: str, value: float) -> str:
-    """Return an amount of CPU or memory as a Kubernetes quantity, rounded up to a millicore or a mebibyte.
+    """Return an amount of CPU or memory as a Kubernetes quantity, rounded up to a millicore or a `memory_step`.
 
     >>> quantity("cpu", 0.575), quantity("cpu", 2.0), quantity("memory", 3 * 2.0**20), quantity("memory", 2.0**31)
     ('575m', '2', '3Mi', '2Gi')
+    >>> quantity("memory", 3.45 * 2.0**20), quantity("memory", 16.1 * 2.0**20)
+    ('3584Ki', '17Mi')
     """
     if dimension == "cpu":
         thousandths = -int(-value * 1000.0 // 1)
         thousandths = round(value * 1000.0) if abs(value * 1000.0 - round(value * 1000.0)) < 1e-6 else thousandths
         return f"{thousandths // 1000}" if thousandths % 1000 == 0 and thousandths else f"{thousandths}m"
-    mebibytes = -int(-value / 2.0**20 // 1)
+    step = memory_step(value)
+    kibibytes = -int(-value / step // 1) * round(step) // 1024
+    if kibibytes % 1024:
+        return f"{kibibytes}Ki"
+    mebibytes = kibibytes // 1024
     return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 and mebibytes else f"{mebibytes}Mi"
 
 

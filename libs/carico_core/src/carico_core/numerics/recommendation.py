@@ -10,13 +10,13 @@ import dataclasses
 import enum
 import math
 
+from carico_core.domain import amounts
 from carico_core.numerics import arrays, distribution
 
 CPU, MEMORY = "cpu", "memory"
 MEBIBYTE = 2.0**20
 # Kubernetes counts CPU in thousandths of a core, and accepts no smaller request.
 CPU_UNIT = 1e-3
-UNITS = {CPU: CPU_UNIT, MEMORY: MEBIBYTE}
 # Less than this share of a millicore above a whole one is rounding of floats.
 _SLACK = 1e-6
 # Standard deviations of the interval of a percentile: 95 % of a normal distribution.
@@ -144,9 +144,9 @@ def amounts_of(measured: Measured | MeasuredContainer, rule: Rule, *, pods: int)
     cpu, bounds = _cpu(measured, rule, pods)
     if cpu is not None:
         most = math.inf if measured.cpu_peak is None else measured.cpu_peak * (1.0 + 0.5 * rule.margin)
-        requests[CPU] = rounded_up(min(cpu * (1.0 + rule.margin), most), CPU_UNIT)
+        requests[CPU] = rounded_up(CPU, min(cpu * (1.0 + rule.margin), most))
     if measured.memory_peak is not None:
-        requests[MEMORY] = rounded_up(measured.memory_peak * (1.0 + rule.margin), MEBIBYTE)
+        requests[MEMORY] = rounded_up(MEMORY, measured.memory_peak * (1.0 + rule.margin))
     return Amounts(requests=requests, cpu_bounds=bounds)
 
 
@@ -178,16 +178,17 @@ def confidence(measured: Measured) -> Confidence:
     return Confidence.HIGH if is_high else Confidence.MEDIUM
 
 
-def rounded_up(value: float, unit: float) -> float:
-    """Return the smallest multiple of `unit`, at least one, that is not below `value`.
+def rounded_up(dimension: str, value: float) -> float:
+    """Return the smallest request that is not below `value`: millicores, at least one; steps of memory, at least 1Mi.
 
-    >>> rounded_up(0.2301, CPU_UNIT), rounded_up(0.0, CPU_UNIT)
-    (0.231, 0.001)
+    >>> rounded_up(CPU, 0.2301), rounded_up(CPU, 0.0), rounded_up(MEMORY, 3.45 * MEBIBYTE) / MEBIBYTE
+    (0.231, 0.001, 3.5)
     """
-    if unit >= 1.0:
-        return max(1, math.ceil(value / unit)) * unit
+    if dimension == MEMORY:
+        step = amounts.memory_step(value)
+        return max(MEBIBYTE, math.ceil(value / step) * step)
     # A division gives 0.231, a product with the unit 0.23100000000000001.
-    return max(1, math.ceil(value / unit - _SLACK)) / round(1.0 / unit)
+    return max(1, math.ceil(value / CPU_UNIT - _SLACK)) / round(1.0 / CPU_UNIT)
 
 
 def _cpu(measured: Measured | MeasuredContainer, rule: Rule, pods: int) -> tuple[float | None, Bounds | None]:

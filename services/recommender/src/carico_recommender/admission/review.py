@@ -240,7 +240,7 @@ def _raise(holders: Sequence[_Holder], least: Mapping[str, float]) -> bool:
             is_raised = True
             for each in holders:
                 raised = each.requests[dim] * amount / total
-                each.requests[dim] = recommendation.rounded_up(raised, recommendation.UNITS[dim])
+                each.requests[dim] = recommendation.rounded_up(dim, raised)
     return is_raised
 
 

@@ -210,8 +210,8 @@ def _bounds(
     # VPA: lower (1 + .001 / c)^-2 and upper (1 + 1 / c), with c days of history.
     lower, upper = lower * (1.0 + 0.001 / days) ** -2.0, max(upper, target) * (1.0 + 1.0 / days)
     return (
-        min(recommendation.rounded_up(lower, recommendation.UNITS[dim]), target),
-        recommendation.rounded_up(upper, recommendation.UNITS[dim]),
+        min(recommendation.rounded_up(dim, lower), target),
+        recommendation.rounded_up(dim, upper),
     )
 
 

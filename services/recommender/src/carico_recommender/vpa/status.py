@@ -49,8 +49,8 @@ def _quantities(found: advices.Amounts) -> dict[str, str]:
 
 
 def _quantity(dim: str, amount: float) -> str:
-    """Return whole mebibytes as such; a bound of the policy that is none, in bytes: rounded up it would be exceeded."""
-    is_whole = dim != recommendation.MEMORY or amount % recommendation.MEBIBYTE == 0.0
+    """Return whole steps as such; a bound of the policy that is none, in bytes: rounded up it would be exceeded."""
+    is_whole = dim != recommendation.MEMORY or amount % amounts.memory_step(amount) == 0.0
     return amounts.quantity(dim, amount) if is_whole else str(int(amount))
 
 
