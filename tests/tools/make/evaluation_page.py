@@ -7,12 +7,14 @@ read it again afterwards, since it explains the figures.
 import functools
 import pathlib
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import orjson
 
 from carico_cli.evaluation import text
+from carico_cli.output import words
 from carico_cli.reference import pages
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/evaluation.md"
@@ -86,10 +88,8 @@ def _three(cell: Json) -> str:
 
 def means(found: Json) -> str:
     """The means over all scenarios, as the command prints them."""
-    only = {**found, "scenarios": dict.fromkeys(range(99)), "targets": [], "calibration": [], "calibration_errors": {}}
-    only |= {"calibration_differences": {}}
-    only |= {"shapes": [], "emulated": None, "ablation": []}
-    return f"```\n{text.text(only).rstrip()}\n```"
+    lines = [*textwrap.wrap(text.result(found), words.WIDTH), "", *text.summaries(found).lines()]
+    return "\n".join(["```", *lines, "```"])
 
 
 def published_requests(found: Json) -> str:
@@ -97,7 +97,7 @@ def published_requests(found: Json) -> str:
     places: dict[tuple[str, str], dict[str, str]] = {}
     for each in _published(found):
         if each["contender"] in _KUBE:
-            shown = f"{_with_sd(each)} / {each['twin'][0]:.1f} ({each['error']:+.0%})"
+            shown = f"{text.with_sd(each)} / {each['twin'][0]:.1f} ({each['error']:+.0%})"
             places.setdefault((_what(each), each["where"]), {})[each["contender"]] = shown.replace("%", " %")
     rows = [(what, *(cells.get(name, "") for name in _KUBE), where) for (what, where), cells in places.items()]
     return table(("kube-scheduler", *(name.removeprefix("kube-") for name in _KUBE), "where"), rows)
@@ -110,15 +110,11 @@ def published_carico(found: Json) -> str:
     for each in _published(found):
         if each["contender"] not in _KUBE:
             shown = f"{each['twin'][0]:.1f} ({each['error']:+.0%})".replace("%", " %")
-            places.setdefault((_what(each), _with_sd(each), each["where"]), {})[each["twin_contender"]] = shown
+            places.setdefault((_what(each), text.with_sd(each), each["where"]), {})[each["twin_contender"]] = shown
     rows = [
         (what, value, *(cells.get(name, "") for name in ours), where) for (what, value, where), cells in places.items()
     ]
     return table(("CARICO", "published", *(f"`{name}`" for name in ours), "where"), rows)
-
-
-def _with_sd(each: Json) -> str:
-    return f"{each['value']:g}" if each["sd"] is None else f"{each['value']:g} ± {each['sd']:g}"
 
 
 def _published(found: Json) -> Iterator[Json]:

@@ -55,7 +55,7 @@ def test_the_page_has_the_evaluations_figures() -> None:
         "| one that is missed | 60 s | 50 | **missed** |",
         "| one that is unknown | unknown s | 50 | unknown |",
         "| pi-100 | 12.1 / 5.50 / 1.100 | 9.3 / 5.50 / 1.100 / 4 (kube-100m) | - | 12.7 / 5.50 / 1.100 |",
-        "footprint-0.77 (default)  47.00     1.200      0.0          9",
+        "footprint-0.77 (default)        47.00     1.200              0.0          9",
         "| pi-100, job time | 15.7 ± 0.6 / 15.4 (-2 %) |  |  |  | figure 5.1 |",
         "| pi-100, job time | 20.3 ± 0.6 | 15.6 (-23 %) | 21.3 (+5 %) | figure 5.1 |",
         "| CARICO is faster | yes | **no** |",

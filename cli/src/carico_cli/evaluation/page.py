@@ -81,16 +81,7 @@ def _interval(found: Sequence[Any], digits: int) -> str:
 def _summaries(found: Json) -> str:
     if not found["summaries"]:
         return ""
-    rows = [
-        (
-            name + (" (default)" if name == found["default"] else ""), formats.number(each["job_s"]),
-            formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
-            ", ".join(each["unfinished"]),
-        )
-        for name, each in found["summaries"].items()
-    ]  # fmt: skip
-    head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
-    return f"<p>Geometric means.</p>{report.table(head, rows, ours=_ours(found['summaries'], found['default']))}"
+    return f"<p>Geometric means.</p>{text.summaries(found).as_html(ours=_ours(found['summaries'], found['default']))}"
 
 
 def _ours(names: Iterable[str], default: str) -> set[int]:
@@ -150,17 +141,13 @@ def _not_run(found: Json) -> str:
     return latency + agents
 
 
-def _with_sd(each: Json) -> str:
-    return f"{each['value']:g}" if each["sd"] is None else f"{each['value']:g} ± {each['sd']:g}"
-
-
 def _calibration(found: Json) -> str:
     if not found["calibration"]:
         return ""
     rows = [
         (
             f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
-            each["contender"], each["twin_contender"], _with_sd(each),
+            each["contender"], each["twin_contender"], text.with_sd(each),
             _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}", each["where"],
         )
         for each in found["calibration"]
@@ -181,18 +168,7 @@ def _calibration(found: Json) -> str:
 def _ablation(found: Json) -> str:
     if not found["ablation"]:
         return ""
-    rows = [
-        (
-            each["name"], formats.number(each["total"]["job_s"]), formats.number(each["total"]["slowdown"], 3),
-            formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
-            formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
-            ", ".join(each["total"]["unfinished"]),
-        )
-        for each in found["ablation"]
-    ]  # fmt: skip
-    head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
-            "bound without room", "not finished")  # fmt: skip
-    return f"<p>Ratios to the default with the same seeds; above 1 is worse.</p>{report.table(head, rows)}"
+    return f"<p>Ratios to the default with the same seeds; above 1 is worse.</p>{text.ablation(found).as_html()}"
 
 
 def _faults(found: Json) -> str:

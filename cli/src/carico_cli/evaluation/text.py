@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from carico_cli.evaluation import emulated
-from carico_cli.output import formats, words
+from carico_cli.output import formats, report, words
 from carico_core.domain import amounts
 
 Json = Mapping[str, Any]
@@ -13,6 +13,8 @@ _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "ov
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
 # The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
+# As are further columns of the ablation's table.
+_COLUMNS_MOST = 6
 KUBE_BEST = "kube, best in hindsight"
 
 
@@ -22,11 +24,11 @@ def text(found: Json) -> str:
         *textwrap.wrap(result(found), words.WIDTH),
         "",
         *_scenarios(found),
-        *_summaries(found),
+        *((*summaries(found).lines(), "") if found["summaries"] else ()),
         *_targets(found),
         *_calibration(found),
         *_emulated(found),
-        *_ablation(found),
+        *(("", *_narrow(ablation(found))) if found["ablation"] else ()),
     ]
     return "\n".join(parts)
 
@@ -83,6 +85,11 @@ def with_interval(found: Sequence[Any]) -> str:
     return formats.number(mean) if half is None else f"{formats.number(mean)} ± {formats.number(half)}"
 
 
+def with_sd(each: Json) -> str:
+    """Return a published number, `value ± standard deviation` where that is published, too."""
+    return f"{each['value']:g}" if each["sd"] is None else f"{each['value']:g} ± {each['sd']:g}"
+
+
 def _scenarios(found: Json) -> Iterator[str]:
     if len(found["scenarios"]) > _TABLES_MOST:
         return
@@ -99,19 +106,23 @@ def _ended(cell: Json) -> str:
     return "" if cell["finished"] == 1.0 else f"finished in {cell['finished']:.0%} of the runs"
 
 
-def _summaries(found: Json) -> Iterator[str]:
-    if not found["summaries"]:
-        return
+def summaries(found: Json) -> report.Table:
+    """Return the geometric means over all scenarios."""
     rows = [
         (
             f"{name}{' (default)' if name == found['default'] else ''}", formats.number(each["job_s"]),
             formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
-            f"not finished: {', '.join(each['unfinished'])}" if each["unfinished"] else "",
+            ", ".join(each["unfinished"]),
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
-    yield from formats.aligned(("all scenarios that ran", "job s", "slowdown", "overrun", "scenarios", ""), rows)
-    yield ""
+    head = ("all scenarios that ran", "job time, s", "slowdown", "overrun, node-s", "scenarios", "not finished")
+    return report.Table("All scenarios that ran", head, rows)
+
+
+def _narrow(table: report.Table) -> list[str]:
+    """Return the columns that a terminal has room for."""
+    return formats.aligned(table.head[:_COLUMNS_MOST], [row[:_COLUMNS_MOST] for row in table.rows])
 
 
 def not_measured(found: Json) -> str:
@@ -160,16 +171,17 @@ def _emulated(found: Json) -> Iterator[str]:
         yield from formats.aligned(emulated.HEAD, emulated.rows(found["emulated"]))
 
 
-def _ablation(found: Json) -> Iterator[str]:
-    if not found["ablation"]:
-        return
+def ablation(found: Json) -> report.Table:
+    """Return the effect of each change alone."""
     rows = [
         (
             each["name"], formats.number(each["total"]["job_s"]), formats.number(each["total"]["slowdown"], 3),
             formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
-            formats.number(each["total"]["overrun_node_s"], 1),
+            formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
+            ", ".join(each["total"]["unfinished"]),
         )
         for each in found["ablation"]
     ]  # fmt: skip
-    yield ""
-    yield from formats.aligned(("changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows)
+    head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
+            "bound without room", "not finished")  # fmt: skip
+    return report.Table("Ablation", head, rows)
