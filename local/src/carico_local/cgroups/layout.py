@@ -6,6 +6,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 
+from carico_agent.telemetry.cgroups import hierarchy
 from carico_local.cgroups import delegation
 
 # What a node needs from the trees: quota, CPU time and memory limit; the unified one adds pressure and cgroup.kill.
@@ -45,17 +46,9 @@ def parse_mounts(text: str) -> Layout:
     <Version.V2: 'v2'>
     """
     trees: dict[str, pathlib.Path] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        _, target, kind, options = fields[:4]
-        path = pathlib.Path(_unescape(target))
-        if kind == "cgroup2":
-            trees.setdefault(UNIFIED, path)
-        elif kind == "cgroup":
-            for controller in set(options.split(",")) & set(_V1_CONTROLLERS):
-                trees.setdefault(controller, path)
+    for each in hierarchy.mounts_of(text.splitlines()):
+        for controller in (UNIFIED,) if each.is_unified else set(each.options) & set(_V1_CONTROLLERS):
+            trees.setdefault(controller, each.folder)
     return Layout(version=_version(trees), trees=trees)
 
 
@@ -72,11 +65,6 @@ def read_layout(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> Lay
         given = delegation.given(found.trees[UNIFIED])
         return found if given is None else dataclasses.replace(found, trees={UNIFIED: given})
     return found
-
-
-def _unescape(target: str) -> str:
-    # The kernel writes blanks in a mount point as octal escapes: proc_pid_mounts(5), getmntent(3).
-    return target.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 
 
 def _version(trees: Mapping[str, pathlib.Path]) -> Version:

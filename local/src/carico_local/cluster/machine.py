@@ -7,6 +7,8 @@ import pathlib
 import platform
 import shutil
 
+from carico_agent.telemetry.cgroups import cpu_time
+from carico_agent.telemetry.proc import kernel_file, meminfo
 from carico_core.domain import amounts
 
 # A job of some minutes writes a few MB (measured); no start fits into less than one.
@@ -31,11 +33,11 @@ class Machine:
 
 
 def read_machine(root: pathlib.Path = pathlib.Path("/")) -> Machine:
-    """Read the machine's properties from `root`/proc and `root`/sys."""
-    meminfo = _parse_meminfo(_read_text(root / "proc/meminfo"))
+    """Read the machine's properties from `root`/proc and `root`/sys. Raises `Absent` or `Broken` as the agent does."""
+    _, free_bytes = meminfo.parse_meminfo(kernel_file.KernelFile(root / "proc/meminfo").read())
     return Machine(
         cpus=min(float(len(os.sched_getaffinity(0))), _quota_cpus(root)),
-        memory_available_bytes=meminfo.get("MemAvailable", meminfo.get("MemTotal", 0)),
+        memory_available_bytes=int(free_bytes),
         processor=_parse_processor(_read_text(root / "proc/cpuinfo")) or platform.machine(),
         kernel=platform.release(),
     )
@@ -48,17 +50,6 @@ def _read_text(path: pathlib.Path) -> str:
         return ""
 
 
-def _parse_meminfo(text: str) -> dict[str, int]:
-    """Return bytes by field of /proc/meminfo, whose unit "kB" is 1024 bytes (proc_meminfo(5))."""
-    fields = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            fields[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
-    return fields
-
-
 def _parse_processor(text: str) -> str:
     for line in text.splitlines():
         name, _, value = line.partition(":")
@@ -69,13 +60,9 @@ def _parse_processor(text: str) -> str:
 
 def _quota_cpus(root: pathlib.Path) -> float:
     """Return the processors that a quota on the root cgroup (a container's own) allows; infinite without a quota."""
-    limit, _, period = _read_text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
-    if not limit:
-        limit = _read_text(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()
-        period = _read_text(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us").strip()
-    if not limit.isdigit() or not period.isdigit():  # "max", -1 or absent
-        return float("inf")
-    return int(limit) / int(period)
+    folder = root / "sys/fs/cgroup"
+    found = cpu_time.quota_us(folder) or cpu_time.quota_us(folder / "cpu")
+    return float("inf") if found is None else found[0] / found[1]
 
 
 async def until_disk_recovers(folder: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 import pathlib
 
+from carico_agent.telemetry.cgroups import hierarchy
 from carico_local.cgroups import delegation, node_group
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
@@ -16,15 +17,12 @@ _NOT_CONTROLLERS = ("rw", "ro", "relatime", "noatime", "nosuid", "nodev", "noexe
 
 def trees(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> dict[str, str]:
     """Return the controllers by the mount point of their tree, in the form of `mount -o`; empty for v2."""
-    found = {}
-    for line in mounts.read_text(encoding="utf-8").splitlines():
-        _, target, kind, options, *_ = line.split()
-        if kind == "cgroup2":
-            found[target] = ""
-        elif kind == "cgroup":
-            chosen = (option for option in options.split(",") if not option.startswith(_NOT_CONTROLLERS))
-            found[target] = ",".join(chosen)
-    return found
+    return {
+        str(each.folder): ""
+        if each.is_unified
+        else ",".join(option for option in each.options if not option.startswith(_NOT_CONTROLLERS))
+        for each in hierarchy.mounts_of(mounts.read_text(encoding="utf-8").splitlines())
+    }
 
 
 def node(cluster: str, name: str) -> groups.Group:

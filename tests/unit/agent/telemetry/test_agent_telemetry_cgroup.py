@@ -67,6 +67,11 @@ def test_layouts_of_real_mount_tables(kernel: str) -> None:
     assert ("cpuacct" in tree.v1) == (tree.layout is not hierarchy.Layout.V2)
 
 
+def test_a_mount_point_may_have_blanks_tabs_and_backslashes() -> None:
+    tree = hierarchy.parse_mounts([r"cgroup2 /a\040b\011c\134d cgroup2 rw 0 0"])
+    assert tree.unified == pathlib.Path("/a b\tc\\d")
+
+
 def test_no_cgroups_at_all_is_absent(tmp_path: pathlib.Path) -> None:
     with pytest.raises(port.Absent, match="none is mounted"):
         hierarchy.parse_mounts(["proc /proc proc rw 0 0", "garbage"])

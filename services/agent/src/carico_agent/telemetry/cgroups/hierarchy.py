@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from carico_agent.telemetry import port
 from carico_agent.telemetry.proc import kernel_file
@@ -15,9 +16,19 @@ _POD = re.compile(r"(?:^|-)pod([0-9a-f][0-9a-f_-]{7,})(?:\.slice)?$")
 # The kubelet's cgroup of all Pods, by the cgroupfs driver or the systemd driver. The latter repeats the parents in the
 # name: kubelet.slice/kubelet-kubepods.slice with kind's cgroupRoot /kubelet.
 ALL_PODS = re.compile(r"kubepods|(?:.+-)?kubepods\.slice")
+# How the kernel writes a blank, a tab or a backslash in a mount point: proc_pid_mounts(5).
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
 # Maximum depth from a node's root to its containers: kubepods/burstable/pod/container.
 POD_DEPTH = 4
+
+
+class Mount(NamedTuple):
+    """A mounted hierarchy: v2's, or one of v1, whose controllers are among its mount options."""
+
+    folder: pathlib.Path
+    is_unified: bool
+    options: tuple[str, ...]
 
 
 class Layout(enum.StrEnum):
@@ -102,6 +113,15 @@ def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts"), *, below: str 
         raise port.Absent(str(mounts), error.strerror or "cannot be read") from None
 
 
+def mounts_of(lines: Iterable[str]) -> Iterator[Mount]:
+    """Yield the cgroup hierarchies in lines of /proc/mounts."""
+    for line in lines:
+        words = line.split()
+        if len(words) >= 4 and words[2] in ("cgroup", "cgroup2"):
+            folder = _ESCAPE.sub(lambda escape: chr(int(escape[1], 8)), words[1])
+            yield Mount(pathlib.Path(folder), words[2] == "cgroup2", tuple(words[3].split(",")))
+
+
 def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
     """Return the tree that lines of /proc/mounts describe.
 
@@ -112,18 +132,13 @@ def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
     """
     v1: dict[str, pathlib.Path] = {}
     unified: pathlib.Path | None = None
-    for line in lines:
-        words = line.split()
-        if len(words) < 4:
+    for each in mounts_of(lines):
+        if below and not each.folder.is_relative_to(below):
             continue
-        folder = pathlib.Path(words[1].replace("\\040", " "))
-        if below and not folder.is_relative_to(below):
-            continue
-        if words[2] == "cgroup2":
-            unified = unified or folder
-        elif words[2] == "cgroup":
-            for option in words[3].split(","):
-                v1.setdefault(option, folder)
+        if each.is_unified:
+            unified = unified or each.folder
+        else:
+            v1 |= {option: each.folder for option in each.options if option not in v1}
     controllers = {name: folder for name, folder in v1.items() if name in _CONTROLLERS}
     if not controllers and unified is None:
         raise port.Absent("cgroups", f"none is mounted below {below}" if below else "none is mounted")
