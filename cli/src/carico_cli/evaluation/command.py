@@ -13,15 +13,13 @@ from carico_cli.evaluation import page, rasa, rescheduler, sharing, trace
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
-from carico_cli.shell import settings
+from carico_cli.shell import settings, user_files
 from carico_core.domain import errors
 from carico_core.runtime.process import clock
 from carico_twin.evaluate import plan_file, pool, results, runs, study
 from carico_twin.evaluate.comparisons import recorded
 
 PLAIN_LINE_EVERY_S = 5.0
-# A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
-_FILE_MAX_BYTES = 2**24
 # What --rescheduler and --sharing leave out, in addition to each other.
 _OF_CLUSTERS = ("first_seed", "scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
 # Searches of --problem that --quick makes.
@@ -80,8 +78,9 @@ def command(context: settings.Context, /, **given: Any) -> int:
     """
     trace.check(click.get_current_context(), is_trace=given["trace"] is not None)
     if given["trace"] is not None:
-        expected = f"a CSV file of at most {trace.FILE_MAX_BYTES >> 20} MiB"
-        return trace.run(given, _bytes(given["trace"], expected, most=trace.FILE_MAX_BYTES))
+        most = trace.FILE_MAX_BYTES
+        expected = f"a CSV file of at most {most >> 20} MiB"
+        return trace.run(given, user_files.read(given["trace"], "--trace", most=most, expected=expected))
     if given["rescheduler"]:
         return _rescheduler(given)
     if given["problem"] is not None:
@@ -137,8 +136,10 @@ def _finish(
 
 
 def _selection(given: dict[str, Any]) -> study.Selection:
-    plan = None if given["plan"] is None else plan_file.read(str(given["plan"]), _bytes(given["plan"], "a TOML file"))
-    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["compare_with"]):
+    plan, recording = given["plan"], given["compare_with"]
+    if plan is not None:
+        plan = plan_file.read(str(plan), user_files.read(plan, "--plan", expected="a TOML file"))
+    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or recording):
         raise errors.SettingsError(
             "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --compare-with"
         )
@@ -146,25 +147,15 @@ def _selection(given: dict[str, Any]) -> study.Selection:
         raise errors.SettingsError(
             "--calibration runs its own jobs and schedulers: leave out --scenario, --scheduler and --ablation"
         )
-    file: pathlib.Path | None = given["compare_with"]
+    if recording is not None:
+        content = user_files.read(recording, "--compare-with", expected="what `carico compare` wrote")
+        recording = recorded.read(str(recording), content)
     return study.Selection(
         quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
         first_seed=1 if given["first_seed"] is None else given["first_seed"],
         ablation=given["ablation"], plan=plan, calibration=given["calibration"],
-        emulated=None if file is None else recorded.read(str(file), _bytes(file, "what `carico compare` wrote")),
+        emulated=recording,
     )  # fmt: skip
-
-
-def _bytes(path: pathlib.Path, expected: str, *, most: int = _FILE_MAX_BYTES) -> bytes:
-    try:
-        with path.open("rb") as file:
-            # Read with a limit: a device has no end.
-            content = file.read(most + 1)
-    except OSError as error:
-        raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
-    if len(content) > most:
-        raise errors.SettingsError(f"{path}: got more than {most >> 20} MiB, expected {expected}")
-    return content
 
 
 def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.RunResult]:

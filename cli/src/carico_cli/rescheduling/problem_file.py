@@ -15,6 +15,7 @@ import msgspec
 import msgspec.structs
 import numpy as np
 
+from carico_cli.shell import user_files
 from carico_core.domain import amounts, errors
 from carico_core.numerics.rescheduling.services import affinity
 
@@ -22,9 +23,9 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 # Sums of as many as a file may have are finite.
 _AMOUNT_MOST = 1e100
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=_AMOUNT_MOST)]
-# Larger than any of the dataset's problems by a factor of ten; a device has no end.
+# Larger than any of the dataset's problems by a factor of ten.
 _FILE_MAX_BYTES = 2**28
-_EXPECTED = "expected a problem as docs/rescheduling.md describes it"
+_EXPECTED = "a problem as docs/rescheduling.md describes it"
 # Written by Python's json module, though JSON has no such numbers.
 _NOT_FINITE = re.compile(rb"[:,\[]\s*(-?(?:NaN|Infinity))\b")
 
@@ -67,13 +68,7 @@ class Named:
 
 def read(path: pathlib.Path) -> Named:
     """Read and check a problem. Raises `SettingsError` with the file, the place in it, what was got and expected."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_FILE_MAX_BYTES + 1)
-    except OSError as error:
-        raise _wrong(path, f"cannot be read ({error.strerror})") from error
-    if len(content) > _FILE_MAX_BYTES:
-        raise _wrong(path, f"got more than {_FILE_MAX_BYTES >> 20} MiB")
+    content = user_files.read(path, "--problem", most=_FILE_MAX_BYTES, expected=_EXPECTED)
     try:
         parsed = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -84,7 +79,7 @@ def read(path: pathlib.Path) -> Named:
 
 
 def _wrong(path: pathlib.Path, got: str) -> errors.SettingsError:
-    return errors.SettingsError(f"--problem: {path}: {got}; {_EXPECTED}")
+    return errors.SettingsError(f"--problem {path}: {got}; expected {_EXPECTED}")
 
 
 def _named(path: pathlib.Path, parsed: _File) -> Named:
@@ -183,13 +178,13 @@ def _check(path: pathlib.Path, named: Named, services: tuple[str, ...]) -> None:
         used, capacity = affinity.used(problem, count)[machine, column], problem.capacity[machine, column]
         more = f" (and {len(over) - 1} more)" if len(over) > 1 else ""
         raise errors.SettingsError(
-            f"--problem: {path}: infeasible from the start: the containers on machine {named.machines[machine]!r} "
+            f"--problem {path}: infeasible from the start: the containers on machine {named.machines[machine]!r} "
             f"request {used:.6g} of {resource}, it has {capacity:.6g}{more}: correct the placement or the capacity"
         )
     refused = np.argwhere((count > 0) & ~problem.allowed)
     if len(refused):
         machine, service = refused[0]
         raise errors.SettingsError(
-            f"--problem: {path}: infeasible from the start: machine {named.machines[machine]!r} has containers of "
+            f"--problem {path}: infeasible from the start: machine {named.machines[machine]!r} has containers of "
             f"{services[service]!r}, whose CompatibleMachines do not list it: correct the placement or the list"
         )

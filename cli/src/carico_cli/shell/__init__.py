@@ -2,5 +2,5 @@
 
 - `exits`: exit codes, and Ctrl-C
 - `settings`: the environment, read once
-- `options`: flags that several commands share; `manifest_files`: files of manifests that a flag names
+- `options`: flags that several commands share; `user_files`: files that a flag names, `manifest_files`: of manifests
 """

@@ -4,6 +4,7 @@ import pathlib
 
 import yaml
 
+from carico_cli.shell import user_files
 from carico_core.domain import errors
 
 # More than anyone writes by hand; YAML of this size takes seconds to read.
@@ -12,15 +13,9 @@ MAX_BYTES = 3 * 1024 * 1024
 
 def read(file: pathlib.Path, flag: str) -> list[object]:
     """Return the objects of a file. Raises `SettingsError` that names the flag."""
+    content = user_files.read(file, flag, most=MAX_BYTES, expected="a manifest")
     try:
-        with file.open("rb") as opened:
-            # Read with a limit: a device has no end.
-            content = opened.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise errors.SettingsError(f"{flag} {file}: got more than {MAX_BYTES >> 20} MiB, expected a manifest")
         return list(yaml.safe_load_all(content.decode()))
-    except OSError as error:
-        raise errors.SettingsError(f"{flag} {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise errors.SettingsError(f"{flag} {file}: got bytes that are not UTF-8, expected a manifest") from error
     except yaml.YAMLError as error:

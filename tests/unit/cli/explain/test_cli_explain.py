@@ -812,7 +812,7 @@ def test_what_makes_no_pods_is_none() -> None:
         ),
         (["explain", "a", "--name", "gone"], "no cluster named 'gone'"),
         (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
-        (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
+        (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: cannot be read (No such file"),
         (["capacity", "--lik", "a"], "--like"),
         (["capacity", "--like", ""], "Pod: got '', which is not a valid Kubernetes name"),
         (["capacity", "--like", "a/../b"], "which is not a valid Kubernetes name"),
