@@ -1,25 +1,29 @@
-"""Charts as SVG for a page, drawn with matplotlib. They take the page's text colour, in dark mode too."""
+"""Pictures drawn with matplotlib: charts as SVG for a page, in its text colour, in dark mode too; files of --plot."""
 
 import dataclasses
 import io
 import math
+import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from carico_cli.output import formats
+from carico_core.domain import errors
 
 # Distinguishable without colour vision (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7a7a", "#8c510a")
 _WIDTH_IN = 9.0
+# Of a picture in a file.
+_FORMATS = (".png", ".svg")
 # Most characters of a group's name next to its bars.
 _NAME_MOST = 28
 # A placeholder for the page's text colour, which CSS knows and matplotlib does not.
 _INK = "#010203"
 # Of every picture. Names may have dollar signs, which would begin a formula.
-STYLE: Any = {"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "text.parse_math": False}
+_STYLE: Any = {"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "text.parse_math": False}
 _PAGE_STYLE: Any = {
-    **STYLE, "font.size": 9.0, "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none",
+    **_STYLE, "font.size": 9.0, "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none",
     "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK, "axes.titlecolor": _INK, "xtick.color": _INK,
     "ytick.color": _INK, "grid.alpha": 0.25, "grid.color": _INK, "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
@@ -77,23 +81,52 @@ def colour(index: int) -> str:
 
 def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) -> str:
     """Return one <svg> element; `draw` receives matplotlib's figure. name: makes its ids unique on the page."""
-    # Imported here: it takes half a second, which only a report needs.
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context(_PAGE_STYLE):
-        drawn = pyplot.figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
-        draw(drawn)
-        out = io.StringIO()
-        drawn.savefig(out, format="svg", metadata={"Date": None})
-        pyplot.close(drawn)
+    out = io.StringIO()
+    _save(draw, out, kind="svg", style=_PAGE_STYLE, height_in=height_in)
     # Inline: without prologue, metadata and namespaces, and with ids of its own, since a page has several charts.
     svg = out.getvalue()[out.getvalue().index("<svg") :].replace("xlink:href", "href")
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"|<metadata>.*?</metadata>', "", svg, flags=re.DOTALL)
     prefix = re.sub(r"\W+", "-", name.lower())
     return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", svg).replace(_INK, "currentColor")
+
+
+def check(path: pathlib.Path) -> None:
+    """Check, before any work, that --plot can write a picture there. Raises `SettingsError`."""
+    if path.suffix.lower() not in _FORMATS:
+        raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a name that ends in {' or '.join(_FORMATS)}")
+    if path.is_dir():
+        raise errors.SettingsError(f"--plot: got {str(path)!r}, which is a directory; expected a file")
+    if not path.parent.is_dir():
+        raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a file in a directory that exists")
+
+
+def picture(draw: Callable[[Any], None], path: pathlib.Path, *, title: str, height_in: float) -> None:
+    """Write what `draw` draws into matplotlib's figure. Raises `SettingsError` where the file cannot be written."""
+
+    def titled(drawn: Any) -> None:
+        draw(drawn)
+        drawn.suptitle(title, fontsize=10)
+
+    try:
+        _save(titled, path, kind=path.suffix.lower()[1:], style={**_STYLE, "grid.alpha": 0.3}, height_in=height_in)
+    except OSError as error:
+        raise errors.SettingsError(f"--plot: {path} cannot be written: {error.strerror}") from None
+
+
+def _save(draw: Callable[[Any], None], out: Any, *, kind: str, style: Any, height_in: float) -> None:
+    # Imported here: it takes half a second, which only a picture needs.
+    import matplotlib
+
+    matplotlib.use("svg" if kind == "svg" else "agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(style):
+        drawn = pyplot.figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+        try:
+            draw(drawn)
+            drawn.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        finally:
+            pyplot.close(drawn)
 
 
 def lines(charts: Sequence[Chart], *, name: str = "") -> str:

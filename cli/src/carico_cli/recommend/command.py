@@ -4,15 +4,14 @@ import enum
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import click
 
 from carico_cli.clusters import which
 from carico_cli.live import addresses
-from carico_cli.output import formats
-from carico_cli.recommend import asking, choosing, contradictions, manifests, text
+from carico_cli.output import charts, formats
+from carico_cli.recommend import asking, choosing, contradictions, manifests, picture, text
 from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -72,7 +71,7 @@ def command(
     if as_json and output not in (Form.TABLE, Form.JSON):
         raise click.UsageError(f"--json and -o {output}: got both, expected one of them")
     if plot is not None:
-        _picture().check(plot)
+        charts.check(plot)
     at = which.meant(context, which.Flags(**place)).where()()
     rule = {"percentile": percentile, "margin": margin}
     rows = asking.ask(at, rule)
@@ -86,7 +85,7 @@ def command(
     if plot is not None:
         if len(rows) != 1:
             raise errors.SettingsError(f"--plot: got {len(rows)} classes, expected one: name it with --class")
-        _picture().draw(asking.with_distribution(at, rule, rows[0]["class"]), plot)
+        picture.draw(asking.with_distribution(at, rule, rows[0]["class"]), plot)
     rows = _checked(rows, asking.rules(at, context.environ))
     match Form.JSON if as_json else Form(output):
         case Form.JSON:
@@ -131,13 +130,6 @@ def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:
     if rules.unchecked is not None:
         formats.say(f"carico: LimitRanges and quotas are not all checked: {rules.unchecked}", err=True)
     return [{**row, "contradicts": contradictions.of_row(row, rules.limit_ranges, rules.quotas)} for row in rows]
-
-
-def _picture() -> ModuleType:
-    # Imported here: its parts take a quarter of a second, which only a picture needs.
-    from carico_cli.recommend import picture
-
-    return picture
 
 
 def chosen(

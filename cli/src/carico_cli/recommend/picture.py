@@ -4,18 +4,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli.output import charts
 from carico_cli.recommend import text
-from carico_cli.recordings import plot
 from carico_core.domain import amounts, errors
 
 Row = Mapping[str, Any]
 # (what, style) of each line; the label names the amount.
 _LINES = (("requested", "requested today", "--"), ("requests", "recommended request", "-"), ("limits", "limit", ":"))
-
-
-def check(path: pathlib.Path) -> None:
-    """Check, before anything is asked, that a picture can be written there. Raises `SettingsError`."""
-    plot.check(path)
 
 
 def draw(row: Row, path: pathlib.Path) -> None:
@@ -31,7 +26,7 @@ def draw(row: Row, path: pathlib.Path) -> None:
             ax.legend(loc="best", fontsize=8)
 
     title = f"{row['class']}: {amounts.plural(row['pods'], 'Pod')}, confidence {row['confidence']}"
-    plot.picture(fill, path, title=title, height_in=3.2)
+    charts.picture(fill, path, title=title, height_in=3.2)
 
 
 def cumulated(found: list[tuple[float, float]]) -> tuple[list[float], list[float]]:

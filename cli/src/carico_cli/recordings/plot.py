@@ -7,20 +7,7 @@ from typing import Any
 
 from carico_cli.output import charts
 from carico_cli.recordings import engine, fit
-from carico_core.domain import errors
 from carico_core.numerics.estimators import base
-
-FORMATS = (".png", ".svg")
-
-
-def check(path: pathlib.Path) -> None:
-    """Check, before the replay, that a picture can be written there. Raises `SettingsError`."""
-    if path.suffix.lower() not in FORMATS:
-        raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a name that ends in {' or '.join(FORMATS)}")
-    if path.is_dir():
-        raise errors.SettingsError(f"--plot: got {str(path)!r}, which is a directory; expected a file")
-    if not path.parent.is_dir():
-        raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a file in a directory that exists")
 
 
 def draw(run: engine.Run, path: pathlib.Path) -> None:
@@ -34,29 +21,9 @@ def draw(run: engine.Run, path: pathlib.Path) -> None:
             charts.legend(ax)
         axes[-1, 0].set_xlabel("seconds since the first sample")
 
-    picture(
+    charts.picture(
         fill, path, title=f"{pathlib.Path(run.trace.name).name}: {run.setup.estimator}", height_in=2.4 * len(panels)
     )
-
-
-def picture(fill: Callable[[Any], None], path: pathlib.Path, *, title: str, height_in: float) -> None:
-    """Write what `fill` draws into matplotlib's figure. Raises `SettingsError` where the file cannot be written."""
-    # Imported here: it takes half a second, which only a picture needs.
-    import matplotlib
-
-    matplotlib.use("svg" if path.suffix.lower() == ".svg" else "agg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context({**charts.STYLE, "grid.alpha": 0.3}):
-        figure = pyplot.figure(figsize=(9, height_in), layout="constrained")
-        fill(figure)
-        figure.suptitle(title, fontsize=10)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise errors.SettingsError(f"--plot: {path} cannot be written: {error.strerror}") from None
-        finally:
-            pyplot.close(figure)
 
 
 def _panels(run: engine.Run) -> list[Callable[[Any], None]]:

@@ -60,7 +60,7 @@ def command(
     The author is that of the dissertation. docs/recordings.md explains each figure.
     """
     if plot_file is not None:
-        plot.check(plot_file)
+        charts.check(plot_file)
     over = reading.read(file, partial=partial)
     if number is not None:
         _redraw(over, number, output, plot_file)
@@ -77,7 +77,7 @@ def _redraw(over: trace.Trace, number: str, output: formats.Output, plot_file: p
     named = {"file": over.name, "figure": number, **found.numbers}
     formats.say(formats.json_text(named) if output is formats.Output.JSON else _as_text(named))
     if plot_file is not None:
-        plot.picture(
+        charts.picture(
             lambda drawn: charts.draw(drawn, found.charts),
             plot_file,
             title=f"{pathlib.Path(over.name).name}: figure {number}",

@@ -1,6 +1,7 @@
 """What a replay's picture shows: figures that can be read, and whatever the table compares with."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ def drawn(run: engine.Run, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     made: list[figure.Figure] = []
     save = figure.Figure.savefig
 
-    def kept(self: figure.Figure, path: pathlib.Path, *, metadata: dict[str, str | None] | None) -> None:
+    def kept(self: figure.Figure, path: pathlib.Path, **named: Any) -> None:
         made.append(self)
-        save(self, path, metadata=metadata)
+        save(self, path, **named)
 
     monkeypatch.setattr(figure.Figure, "savefig", kept)
     plot.draw(run, tmp_path / "o.png")
