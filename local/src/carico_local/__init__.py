@@ -15,5 +15,6 @@ compare         `carico compare`: the same job, or the applications, under one s
 jobs            Pods of one workload with a common label: created, observed, reported
 nats_server     the program of a NATS server, and a configuration with JetStream on loopback
 qos             quality-of-service classes of Pods: CPU weights and OOM scores, as in a kubelet
+process_ids     whether a process that was recorded still runs
 atomic_files    files that are replaced atomically
 """

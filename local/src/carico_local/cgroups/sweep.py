@@ -8,6 +8,7 @@ import pathlib
 import signal
 from collections.abc import Iterable, Iterator
 
+from carico_local import process_ids
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
@@ -56,26 +57,12 @@ def _announced(ready_files: Iterable[pathlib.Path]) -> Iterator[layouts.Layout]:
 
 
 def kill_recorded(state_dir: pathlib.Path) -> int:
-    """Kill the running processes in a node's records, the fallback's only trace of its Pods; return how many.
-
-    A process is killed only if it has the recorded start time, since its id may have been reused.
-    """
+    """Kill the running processes in a node's records, the fallback's only trace of its Pods; return how many."""
     killed = 0
     for record in (*state_dir.glob("runtime.json"), *state_dir.glob("pods/*/*/*/started.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             entry = json.loads(record.read_bytes())
-            if start_ticks(entry["pid"]) == entry["start_ticks"]:
+            if process_ids.is_alive(entry):
                 os.kill(entry["pid"], signal.SIGKILL)
                 killed += 1
     return killed
-
-
-def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat); None for no process."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The command's name may contain blanks and parentheses: count fields from the last one. A zombie does not count.
-    fields = text[text.rindex(")") + 1 :].split()
-    return None if fields[0] in ("Z", "X") else int(fields[19])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from carico_core.numerics import backoff
 from carico_core.runtime.process import clock as clocks
+from carico_local import process_ids
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -105,32 +106,22 @@ async def stop(children: Iterable[Child], *, grace_s: float) -> None:
 
 def identify(pid: int) -> ProcessId | None:
     """Return the identity of a running process; None where there is none or it is a zombie."""
-    fields = _stat(pid)
-    return None if fields is None or fields[0] in "ZX" else ProcessId(pid=pid, start_ticks=int(fields[19]))
+    ticks = process_ids.start_ticks(pid)
+    return None if ticks is None else ProcessId(pid=pid, start_ticks=ticks)
 
 
 def is_stopped(pid: int) -> bool:
     """Return whether a signal has stopped the process, as SIGSTOP does: it exists, and does nothing."""
-    fields = _stat(pid)
+    fields = process_ids.stat(pid)
     return fields is not None and fields[0] in "Tt"
 
 
 def age_s(process: ProcessId) -> float | None:
     """Return how long a process has run; None where it has ended."""
-    fields = _stat(process.pid)
+    fields = process_ids.stat(process.pid)
     if fields is None or int(fields[19]) != process.start_ticks:
         return None
     return clocks.BootClock().monotonic_s() - process.start_ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Return the fields of proc_pid_stat(5) after the name: state, field 3, is the first, and starttime, 22, is 19."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name in parentheses may contain blanks and parentheses: what counts is after the last one.
-    return stat.rpartition(")")[2].split()
 
 
 def identify_self() -> ProcessId:

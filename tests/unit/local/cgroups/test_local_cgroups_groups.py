@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from carico_local import process_ids
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 
@@ -181,14 +182,14 @@ def test_a_tree_that_cannot_be_written_is_the_fallback_with_its_reason(tmp_path:
 
 
 def test_only_the_process_that_was_recorded_is_killed(tmp_path: pathlib.Path) -> None:
-    own = sweep.start_ticks(os.getpid())
+    own = process_ids.start_ticks(os.getpid())
     assert own is not None
     # Another process with a reused id has another start time: this test survives it.
     (tmp_path / "runtime.json").write_text(f'{{"pid": {os.getpid()}, "start_ticks": {own - 1}}}')
     assert sweep.kill_recorded(tmp_path) == 0
     (tmp_path / "runtime.json").write_text("not json")
     assert sweep.kill_recorded(tmp_path) == 0
-    assert sweep.start_ticks(2**22 + 1) is None
+    assert process_ids.start_ticks(2**22 + 1) is None
 
 
 @pytest.mark.parametrize("is_gone", [True, False])

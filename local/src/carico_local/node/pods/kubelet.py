@@ -189,7 +189,7 @@ class Kubelet:
         for container in _folders(self._node, uid):
             attempt = self._node.records.last_attempt(uid, container)
             if attempt is not None and attempt.started is not None and attempt.exited is None:
-                runtime.kill_recorded(attempt.started)
+                runtime.kill_group(attempt.started)
         self._node.records.forget(uid)
 
     async def shut_down(self, *, grace_s: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import settings
+from carico_local import process_ids
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node.runtime import records as files
@@ -217,7 +218,7 @@ class Runtime:
         started = files.read_json(directory / files.STARTED)
         self._orphans.add(container_id)
         try:
-            if started is not None and is_alive(started):
+            if started is not None and process_ids.is_alive(started):
                 await _wait_gone(started["pid"])
         finally:
             self._orphans.discard(container_id)
@@ -273,12 +274,6 @@ def exit_of(record: Mapping[str, Any]) -> Exit:
     return Exit(code=record["code"], signal=record["signal"], finished_ns=record["wall_ns"])
 
 
-def is_alive(started: Mapping[str, Any]) -> bool:
-    """Return True while the process recorded in a `started.json` runs: same id and same start time."""
-    ticks = sweep.start_ticks(started["pid"])
-    return ticks is not None and ticks == started["start_ticks"]
-
-
 async def _wait_gone(pid: int) -> None:
     try:
         descriptor = os.pidfd_open(pid)
@@ -315,8 +310,8 @@ def container_path() -> str:
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def kill_recorded(started: Mapping[str, Any]) -> None:
-    """Kill the process recorded in a `started.json`, if it still runs."""
-    if is_alive(started):
+def kill_group(started: Mapping[str, Any]) -> None:
+    """Kill the process group recorded in a `started.json`, if it still runs."""
+    if process_ids.is_alive(started):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started["pid"], signal.SIGKILL)

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cgroups import sweep
+from carico_local import process_ids
 from carico_local.node.runtime import child as container_child
 from carico_local.node.runtime import landlock
 from carico_local.node.runtime import logs as container_logs
@@ -96,7 +96,7 @@ class Zygote:
         self._listener.bind(files.SOCKET)
         self._listener.listen(8)
         pid = os.getpid()
-        self._record(self._root / files.RUNTIME, "", {"pid": pid, "start_ticks": sweep.start_ticks(pid)})
+        self._record(self._root / files.RUNTIME, "", {"pid": pid, "start_ticks": process_ids.start_ticks(pid)})
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self) -> None:
@@ -213,7 +213,7 @@ class Zygote:
             return
         started = {
             "pid": container.pid,
-            "start_ticks": sweep.start_ticks(container.pid),
+            "start_ticks": process_ids.start_ticks(container.pid),
             "wall_ns": container.started_ns,
         }
         self._record(container.directory / files.STARTED, container.id, started)
