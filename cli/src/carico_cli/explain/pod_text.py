@@ -208,8 +208,7 @@ def _of_rescheduler(said: Row | None, now_ns: int, at: addresses.Address) -> lis
     if said["plan_at_ns"] is None:
         return lines + words.paragraph(f"the rescheduler has made no plan yet: {said['rests']}")
     ago = f"{formats.duration(max(now_ns - said['plan_at_ns'], 0) / 1e9)} ago"
-    # An older rescheduler does not report whether its plan has the Pod.
-    if not said.get("planned", True):
+    if not said["planned"]:
         dry_run = at.carico("reschedule --dry-run")
         new = f"it came to its node after the rescheduler's last plan ({ago}): `{dry_run}` makes one"
         return lines + words.paragraph(new)

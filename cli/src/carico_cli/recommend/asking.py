@@ -42,11 +42,8 @@ def with_distribution(at: addresses.Address, rule: Mapping[str, float], pod_clas
     """Return the row of a class with its distribution. Raises `CaricoError`."""
     question: dict[str, float | str] = {**rule, "class": pod_class}
     found = connection.on_bus(at, lambda bus: rows(bus, question, at), name=USER_AGENT)
-    if len(found) != 1 or "distribution" not in found[0]:
-        raise errors.SettingsError(
-            f"--plot: got no distribution of {pod_class}: the aggregator is of an older version (update it), or "
-            "has just forgotten the class"
-        )
+    if not found:
+        raise errors.SettingsError(f"--plot: got no distribution of {pod_class}: the aggregator has just forgotten it")
     return found[0]
 
 

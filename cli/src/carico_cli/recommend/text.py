@@ -65,7 +65,6 @@ def detail(row: Row, *, now_ns: int) -> str:
     lines += words.paragraph(
         f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
     )
-    # An aggregator of an older version does not count them.
     if row["images"] > 1:
         lines += words.paragraph(
             f"Pods of {row['images']} sets of images run: the amounts are for all of them, by the largest peak of "

@@ -167,8 +167,8 @@ async def test_lost_claims_are_shown_for_a_placed_pod_and_for_one_that_waits() -
 
 
 MOVED = {"from": "node-1", "at_s": 100.0, "why": "2 MB/s less between nodes"}
-NO_PLAN: dict[str, Any] = {"plan_at_ns": None, "stays": None, "move": None, "left_out": None}
-PLANNED = {**NO_PLAN, "plan_at_ns": 1}
+NO_PLAN: dict[str, Any] = {"plan_at_ns": None, "planned": False, "stays": None, "move": None, "left_out": None}
+PLANNED = {**NO_PLAN, "plan_at_ns": 1, "planned": True}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ PLANNED = {**NO_PLAN, "plan_at_ns": 1}
         ({**PLANNED, "move": {"to": "b", "why": "room"}}, "the rescheduler plans to move it to b: room"),
         ({**PLANNED, "left_out": {"to": "b", "detail": "full"}}, "the rescheduler does not move it to b: full"),
         (PLANNED, "the rescheduler may move it, and knows no better node for it"),
-        ({**PLANNED, "planned": True, "plan_at_ns": 248 * 10**9}, "knows no better node for it (its plan 32.0 s ago)"),
+        ({**PLANNED, "plan_at_ns": 248 * 10**9}, "knows no better node for it (its plan 32.0 s ago)"),
         (
             {**PLANNED, "planned": False, "plan_at_ns": 248 * 10**9},
             "it came to its node after the rescheduler's last plan (32.0 s ago): `carico reschedule --dry-run` makes",
