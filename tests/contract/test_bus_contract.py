@@ -331,7 +331,8 @@ async def test_each_instance_of_a_service_says_who_it_is(join: Join) -> None:
 async def test_a_closed_bus_refuses_and_says_so(join: Join) -> None:
     bus = await join()
     await bus.close()
-    await asyncio.wait_for(bus.wait_closed(), WAIT_S)
+    with pytest.raises(errors.BusUnavailable, match="closed for good"):
+        await asyncio.wait_for(bus.wait_closed(), WAIT_S)
     assert not bus.connected
     with pytest.raises(errors.BusUnavailable):
         await bus.publish(subjects.capacity("n1"), b"")

@@ -517,7 +517,8 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     try:
         settings = buses.BusSettings(url=asking.url, token_file=str(token))
         bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
-        await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
+        with pytest.raises(errors.BusUnavailable, match="closed for good"):
+            await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
         await bus.close()
     finally:
         asking.kill()

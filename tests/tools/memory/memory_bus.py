@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from typing import NoReturn
 
 import orjson
 
@@ -226,9 +227,10 @@ class MemoryBus:
         for callback in self._reconnect_callbacks:
             callback()
 
-    async def wait_closed(self) -> None:
-        """Return once this member has closed."""
+    async def wait_closed(self) -> NoReturn:
+        """Raise `BusUnavailable` once this member has closed."""
         await self._closed.wait()
+        raise errors.BusUnavailable("the connection to NATS is closed for good")
 
     async def close(self) -> None:
         """Leave the bus."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import pytest
@@ -64,7 +64,7 @@ class CutBus:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         self._bus.on_reconnect(callback)
 
-    async def wait_closed(self) -> None:
+    async def wait_closed(self) -> NoReturn:
         await self._bus.wait_closed()
 
     def _check(self) -> None:

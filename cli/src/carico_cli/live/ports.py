@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from carico_cli.live import addresses
 from carico_core.runtime.bus import port as buses
@@ -34,7 +34,7 @@ class Bus(Protocol):
 
     def on_reconnect(self, callback: Callable[[], None]) -> None: ...
 
-    async def wait_closed(self) -> None: ...
+    async def wait_closed(self) -> NoReturn: ...
 
 
 class Api(Protocol):

@@ -332,7 +332,7 @@ class Reader:
                 await asyncio.wait([closed], timeout=AGAIN_S)
                 if not bus.connected:
                     self._look(address)
-            raise _Left(f"{self._url} has closed the connection")
+            raise _Left(f"{self._url} has closed the connection") from closed.exception()
         finally:
             closed.cancel()
 

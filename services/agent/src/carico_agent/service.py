@@ -8,7 +8,7 @@ import importlib
 import pathlib
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import orjson
 
@@ -52,7 +52,7 @@ class Bus(ports.Publisher, Protocol):
 
     def on_reconnect(self, callback: Callable[[], None]) -> None: ...
 
-    async def wait_closed(self) -> None: ...
+    async def wait_closed(self) -> NoReturn: ...
 
     async def close(self) -> None: ...
 
@@ -214,7 +214,6 @@ async def use_bus(
             group.create_task(until_taken(lambda: bus.subscribe(subject, on_roster)), name="roster")
         group.create_task(until_taken(lambda: bus.serve(_queries(agent, node))), name="queries")
         await bus.wait_closed()
-        raise errors.BusUnavailable("the connection to NATS is closed for good")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
-from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
@@ -61,7 +60,6 @@ async def _run(
             }.items():
                 group.create_task(tasks.forever(name, work), name=name)
             await bus.wait_closed()
-            raise errors.BusUnavailable("the connection to NATS is closed for good")
     finally:
         # So that an update of the only replica loses nothing.
         await aggregator.usage.keep_all()

@@ -108,4 +108,3 @@ async def _run(
         looking.bus = bus
         bus_series.watch(bus)
         await bus.wait_closed()
-        raise errors.BusUnavailable("the connection to NATS is closed for good")

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
 
-from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.leadership import elector, status
@@ -132,7 +131,6 @@ class Replica:
                 asking = self.classes.ask_forever(bus, interval_s=self._chosen.interval_s)
                 group.create_task(tasks.forever("asking", asking), name="asking")
                 await bus.wait_closed()
-                raise errors.BusUnavailable("the connection to NATS is closed for good")
         finally:
             await bus.close()
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from carico_core.runtime.bus import listening, serving
 from carico_core.runtime.bus import port as buses
@@ -35,8 +35,8 @@ class Kube(informer.ListerWatcher, api_actions.BindApi, Protocol):
 class Bus(listening.Bus, scheduler.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a rescheduler uses."""
 
-    async def wait_closed(self) -> None:
-        """Wait until the bus is closed for good."""
+    async def wait_closed(self) -> NoReturn:
+        """Raise `BusUnavailable` once the bus is closed for good."""
 
 
 class Rescheduler:

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from carico_core.domain import amounts
 from carico_core.runtime.bus import listening, serving
@@ -40,8 +40,8 @@ class Bus(listening.Bus, member_parts.Bus, serving.Answering, client_metrics.Bus
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return the newest advertisement of each node that the bus has stored."""
 
-    async def wait_closed(self) -> None:
-        """Wait until the bus is closed for good."""
+    async def wait_closed(self) -> NoReturn:
+        """Raise `BusUnavailable` once the bus is closed for good."""
 
 
 class Scheduler:

@@ -12,7 +12,7 @@ import functools
 import pathlib
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options
@@ -226,8 +226,8 @@ class NatsBus:
         """Call `callback` each time the bus is back."""
         self._upkeep.on_reconnect(callback)
 
-    async def wait_closed(self) -> None:
-        """Return once the connection is closed for good."""
+    async def wait_closed(self) -> NoReturn:
+        """Wait for the end of the connection. Raises `BusUnavailable` once it is closed for good."""
         await self._upkeep.wait_closed()
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_client, nats_server
@@ -50,9 +51,10 @@ class Upkeep:
         self._on_made = on_made
         self._looking = asyncio.ensure_future(self._look_forever())
 
-    async def wait_closed(self) -> None:
-        """Return once the connection is closed for good."""
+    async def wait_closed(self) -> NoReturn:
+        """Wait for the end of the connection. Raises `BusUnavailable` once it is closed for good."""
         await self._closed.wait()
+        raise errors.BusUnavailable("the connection to NATS is closed for good")
 
     async def end(self) -> None:
         """Stop the upkeep, before the connection is closed."""
