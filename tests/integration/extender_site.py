@@ -113,7 +113,7 @@ class Site:
 
     async def _heartbeat(self, node: str) -> None:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        now = instants.format_instant(CLOCK.wall_ns())[:19] + "Z"
+        now = instants.format_time(CLOCK.wall_ns())
         ready = {
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "test", "lastHeartbeatTime": now,
         }  # fmt: skip

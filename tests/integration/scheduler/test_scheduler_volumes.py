@@ -92,7 +92,7 @@ def _node(name: str) -> dict[str, Any]:
 
 def _status() -> dict[str, Any]:
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    heard_of = instants.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
+    heard_of = instants.format_time(clocks.SystemClock().wall_ns())
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heard_of}
     return {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from carico_core.domain import messages
+from carico_core.numerics import backoff
 from carico_scheduler.rules import policy as policies
 from carico_twin import agents, aggregator, records, scenario, virtual_time
 from carico_twin.nodes import kubelet
@@ -228,8 +229,8 @@ class World:
     def _retry(self, record: records.PodRecord) -> None:
         """Let the Job replace a failed Pod, with a backoff by the number of failures in a row."""
         job = next(each for each in self._plan.jobs if each.name == record.job)
+        after_s = backoff.doubled_s(self._failures[job.name], first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S)
         self._failures[job.name] += 1
-        after_s = min(RETRY_FIRST_S * 2.0 ** (self._failures[job.name] - 1), RETRY_MOST_S)
         self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods), record.work))
 
     def _on_message(self, agent: agents.TwinAgent, said: agents.Said) -> None:

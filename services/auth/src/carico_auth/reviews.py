@@ -9,17 +9,14 @@ have not expired, and about a bounded number at a time: a flood of connections b
 """
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import orjson
-
 from carico_auth import policy
 from carico_core.domain import errors
+from carico_core.runtime.bus.security import token_expiry
 from carico_core.runtime.process import clock as clocks
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -76,7 +73,7 @@ class Reviewer:
         """Return the Unix time at which a token expires by its own statement, or why the API need not be asked."""
         if not token or len(token) > _LONGEST_TOKEN:
             return policy.Refusal(reason=policy.Refused.NO_TOKEN)
-        claims = _claims(token)
+        claims = token_expiry.claims(token)
         if claims is None:
             return policy.Refusal(reason=policy.Refused.TOKEN_REFUSED, detail="it is not a JWT")
         expires_s = claims.get("exp")
@@ -128,21 +125,6 @@ class Reviewer:
         self._good[digest] = (now_s + self._remember_s, identity)
         if len(self._good) > REMEMBERED_MOST:
             del self._good[next(iter(self._good))]
-
-
-def _claims(token: str) -> dict[str, Any] | None:
-    """Return the claims of a JWT, whose signature is the API's to verify; None for other text."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        header, claims = (
-            orjson.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
-            for part in parts[:2]
-        )
-    except (ValueError, binascii.Error):
-        return None
-    return claims if isinstance(header, dict) and isinstance(claims, dict) else None
 
 
 def _mapping(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:

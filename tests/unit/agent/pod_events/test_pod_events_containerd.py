@@ -217,7 +217,6 @@ class TestAway:
         monkeypatch.setattr(containerd, "RETRY_FIRST_S", 0.01)
         life = fake_containerd.generated()
         world = World()
-        world.pods._retry_s = 0.01
         async with running(world):
             await world.play(life.create + life.start, POD)
             await world.play(life.create + life.start, OTHER)

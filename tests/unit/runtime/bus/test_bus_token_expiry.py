@@ -25,8 +25,12 @@ def test_a_token_that_has_expired_is_looked_at_again_soon() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "plain", "a.b", "a.!.c", "a.AAAA.c", jwt(b"[]"), jwt(b"{}"), jwt(b'{"exp":"x"}'), "é.é.é"]
-)
+    "token",
+    [
+        "", "plain", "a.b", "a.!.c", "a.AAAA.c", jwt(b"[]"), jwt(b"{}"), jwt(b'{"exp":"x"}'), "é.é.é",
+        "AAAA" + jwt(b'{"exp":1}')[3:],
+    ],
+)  # fmt: skip
 def test_what_is_no_token_with_an_end_asks_for_nothing(token: str) -> None:
     assert token_expiry.renew_in_s(token, now_s=0.0, rng=random.Random(1)) is None
 

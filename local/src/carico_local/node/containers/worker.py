@@ -6,6 +6,7 @@ import dataclasses
 import signal
 from collections.abc import Callable
 
+from carico_core.numerics import backoff
 from carico_core.runtime.observe import logs
 from carico_local import qos
 from carico_local.cgroups import group as groups
@@ -111,7 +112,7 @@ class ContainerWorker:
 
     async def _until_configured(self) -> bool:
         """Return True once its variables and files are there for the next start; False where it was stopped before."""
-        wait_s = CONFIG_RETRY_FIRST_S
+        waits = 0
         while True:
             try:
                 await self._commands.read()
@@ -125,10 +126,11 @@ class ContainerWorker:
                 self._set(state=status.Waiting(reason=status.CREATE_ERROR, message=str(error)))
                 self._report("Failed", f"Error: {error}", True)
             with contextlib.suppress(TimeoutError):
+                wait_s = backoff.doubled_s(waits, first_s=CONFIG_RETRY_FIRST_S, most_s=CONFIG_RETRY_MOST_S)
                 async with asyncio.timeout(wait_s):
                     await self._stop.wait()
                     return False
-            wait_s = min(2.0 * wait_s, CONFIG_RETRY_MOST_S)
+            waits += 1
 
     async def _start(self) -> status.Terminated:
         number = self.state.restarts

@@ -18,6 +18,7 @@ from carico_agent import settings
 from carico_agent.pod_events import adapter
 from carico_agent.pod_events import containerd_wire as wire
 from carico_core.domain import errors
+from carico_core.numerics import backoff
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 
@@ -87,7 +88,8 @@ class ContainerdPods(adapter.Adapter):
         self._containers: dict[str, wire.Container] = {}
         # Per Pod, the workload containers whose task runs.
         self._tasks: dict[str, set[str]] = {}
-        self._retry_s = RETRY_FIRST_S
+        # Waits since it answered.
+        self._waits = 0
         self._limited = logs.RateLimited(self._log, clock=clock)
 
     async def run(self) -> None:
@@ -98,14 +100,14 @@ class ContainerdPods(adapter.Adapter):
                     await self._follow(api, next_event)
             except (self._away, wire.Malformed) as error:
                 self._limited.warning("away", "containerd is away: the last known Pods are used", why=str(error))
-            await asyncio.sleep(self._retry_s)
-            self._retry_s = min(2.0 * self._retry_s, RETRY_MOST_S)
+            await asyncio.sleep(backoff.doubled_s(self._waits, first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S))
+            self._waits += 1
 
     async def _follow(self, api: Api, next_event: NextEvent) -> None:
         """Take in events until cancelled. Events during a list wait for its end: they are newer, or repeat it."""
         loop = asyncio.get_running_loop()
         await self._list(api)
-        self._retry_s = RETRY_FIRST_S
+        self._waits = 0
         list_at_s = loop.time() + SETTLE_S
         # A list must not interrupt a read: half a message would be lost.
         reading = asyncio.ensure_future(next_event())

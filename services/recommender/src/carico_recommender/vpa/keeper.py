@@ -88,7 +88,7 @@ class Keeper:
         rest: list[tuple[objects.Autoscaler, dict[str, Any]]] = []
         states: collections.Counter[instruments.State] = collections.Counter()
         taken_s = 0.0
-        at = instants.format_instant(self._clock.wall_ns())[:19] + "Z"
+        at = instants.format_time(self._clock.wall_ns())
         for index, one in enumerate(list(self._objects.values())):
             if index % _AT_ONCE == 0:
                 await asyncio.sleep(0)

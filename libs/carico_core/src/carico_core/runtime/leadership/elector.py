@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from carico_core.domain import errors
+from carico_core.numerics import backoff
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.leadership import candidate as candidates
 from carico_core.runtime.observe import logs
@@ -102,7 +103,8 @@ class Elector:
         self._free_since_s: float | None = None
         self._reached_s = clock.monotonic_s()
         self._next_offer_s = -math.inf
-        self._offer_again_s = OFFER_AGAIN_S
+        # Since it was last reached.
+        self._offers = 0
         self._writing = asyncio.Lock()
         self._moved = asyncio.Event()
         # Why the last read or write of the Lease failed.
@@ -186,7 +188,7 @@ class Elector:
     def _note_reach(self) -> None:
         if self._duties.is_reached():
             self._reached_s = self._clock.monotonic_s()
-            self._next_offer_s, self._offer_again_s = -math.inf, OFFER_AGAIN_S
+            self._next_offer_s, self._offers = -math.inf, 0
 
     def _should_offer(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -203,8 +205,9 @@ class Elector:
         await self._release()
 
     def _delay_next_offer(self) -> None:
-        self._next_offer_s = self._clock.monotonic_s() + self._offer_again_s
-        self._offer_again_s = min(2.0 * self._offer_again_s, OFFER_AGAIN_MAX_S)
+        again_s = backoff.doubled_s(self._offers, first_s=OFFER_AGAIN_S, most_s=OFFER_AGAIN_MAX_S)
+        self._next_offer_s = self._clock.monotonic_s() + again_s
+        self._offers += 1
 
     async def _round(self) -> None:
         """Read the Lease if its version is not known, and write it if that is due."""

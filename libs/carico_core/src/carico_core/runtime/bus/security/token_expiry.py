@@ -31,15 +31,18 @@ def read(path: pathlib.Path) -> str:
 
 
 def claims(token: str) -> dict[str, Any] | None:
-    """Return what a JWT says of itself; None for a token that is none. The signature is the server's to check."""
+    """Return the claims of a JWT, whose signature is the server's or the API's to verify; None for other text."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
     try:
-        found = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        header, found = (
+            orjson.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
+            for part in parts[:2]
+        )
     except (ValueError, binascii.Error):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(header, dict) and isinstance(found, dict) else None
 
 
 def expires_at_s(token: str) -> float | None:
