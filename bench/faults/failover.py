@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_actions, api_client
@@ -26,6 +26,7 @@ from carico_core.wire.kubernetes import lease
 from carico_local.api import access
 from carico_local.cluster import free_ports
 from carico_local.cluster.services import readiness
+from tests.tools import advertised
 from tests.tools.sites import nats_site
 
 Row = tuple[str, float, str, str]
@@ -156,12 +157,7 @@ class Scene:
         while True:
             for node in NODES:
                 seq += 1
-                now_ns = CLOCK.wall_ns()
-                made = messages.Advertisement(
-                    node=node, boot=boot, seq=seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=ROOM, capacity_sd=0.1,
-                    bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=0, covers=frozenset(),
-                    mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
-                )  # fmt: skip
+                made = advertised.advertisement(node, room=ROOM, boot=boot, seq=seq, at_ns=CLOCK.wall_ns())
                 with contextlib.suppress(errors.BusUnavailable):
                     await self._bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
             await asyncio.sleep(1.0)

@@ -16,6 +16,7 @@ from aiohttp import test_utils, web
 from carico_core.domain import amounts, decision, messages
 from carico_local.cgroups import layout as layouts
 from tests.chaos.nemesis import checker, history, memory_limits, nemesis_site, scheduler_api
+from tests.tools import advertised as advertisements
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMITS = checker.Limits()
@@ -32,10 +33,9 @@ def advertised(
     seq: int, at_s: float, *, room: float, covers: frozenset[str] = frozenset(), limit: int | None = None
 ) -> history.Advertised:
     """An advertisement of NODE with room for that many Pods."""
-    said = messages.Advertisement(
-        node=NODE, boot="b", seq=seq, ts_ns=int(at_s * 1e9), sampled_at_ns=int(at_s * 1e9), capacity=room,
-        capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers), covers=covers,
-        mode=messages.Mode.MEASURED, usage={}, parts={}, direction={}, headroom={"cpu": 2.0 * room, "memory": 1e12},
+    said = advertisements.advertisement(
+        NODE, room=room, covers=covers, boot="b", seq=seq, at_ns=int(at_s * 1e9),
+        headroom={"cpu": 2.0 * room, "memory": 1e12},
         classes={POD_CLASS: messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 1.0}, pods=len(covers))},
         limit=limit,
     )  # fmt: skip

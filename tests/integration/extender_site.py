@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_actions, api_client
@@ -23,8 +23,8 @@ from carico_core.wire.kubernetes import instants
 from carico_local.cluster import free_ports, processes
 from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity, standalone
+from tests.tools import advertised, waiting
 from tests.tools import kubernetes as programs
-from tests.tools import waiting
 from tests.tools.sites import nats_site
 
 CONFIGURATION = pathlib.Path(__file__).parents[2] / "deploy/extender/kube-scheduler-configuration.yaml"
@@ -190,17 +190,11 @@ class Site:
                 with contextlib.suppress(errors.ApiUnavailable):
                     await asyncio.gather(*map(self._heartbeat, self.capacities))
             for node, capacity in self.capacities.items():
-                covers = self.covered.get(node, frozenset())
                 self._seq += 1
-                now_ns = CLOCK.wall_ns()
-                made = messages.Advertisement(
-                    node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=capacity,
-                    capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers),
-                    covers=covers, mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
+                made = advertised.advertisement(
+                    node, room=capacity, cores=self.headroom_cores.get(node), boot=self._boot, seq=self._seq,
+                    at_ns=CLOCK.wall_ns(), covers=self.covered.get(node, frozenset()),
                 )  # fmt: skip
-                if node in self.headroom_cores:
-                    costs = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(covers))}
-                    made = made._replace(headroom={"cpu": self.headroom_cores[node]}, classes=costs)
                 with contextlib.suppress(errors.BusUnavailable):
                     await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
             await asyncio.sleep(0.2)

@@ -23,7 +23,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from tests.contract.kubernetes import control_planes
 from tests.security import bus_site, process, raw_client
-from tests.tools import waiting
+from tests.tools import advertised, waiting
 
 ATTACKER = bus_site.ATTACKER
 HONEST = (bus_site.VICTIM, bus_site.QUIET)
@@ -82,17 +82,12 @@ class LiveSite:
 
     def advertisement(self, node: str, *, room: float = ROOM, **more: Any) -> messages.Advertisement:
         """Return an honest advertisement of a node, which counts every Pod that is bound to it."""
-        now_ns = time.time_ns()
         pods = self.kube.request("GET", PODS).body["items"]
         covers = frozenset(pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName") == node)
-        fields: dict[str, Any] = {
-            "node": node, "boot": self._boot, "seq": next(self._seq), "ts_ns": now_ns, "sampled_at_ns": now_ns,
-            "capacity": room, "capacity_sd": 0.1, "bottleneck": "cpu", "signal": 1.0, "baseline": {}, "cost": {},
-            "pods": len(covers), "covers": covers, "mode": messages.Mode.MEASURED, "usage": {"cpu": 0.1}, "parts": {},
-            "direction": {}, "headroom": {"cpu": room},
-            "classes": {"*": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(covers))},
-        }  # fmt: skip
-        return messages.Advertisement(**{**fields, **more})
+        return advertised.advertisement(
+            node, room=room, cores=room, covers=covers, boot=self._boot, seq=next(self._seq), at_ns=time.time_ns(),
+            **more,
+        )  # fmt: skip
 
     def advertise(self, ended: threading.Event) -> None:
         """Publish for the honest nodes until `ended`; each agent has a connection of its own."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -23,6 +23,7 @@ from carico_local.api import cluster as clusters
 from carico_local.api.http import server
 from carico_local.api.model import resources
 from carico_local.api.storage import store
+from tests.tools import advertised
 
 CLOCK = clocks.SystemClock()
 NODES = 40
@@ -187,13 +188,10 @@ class Model:
             return
         self._advertised[node] = (covers, now_s)
         self._seq += 1
-        now_ns, free = CLOCK.wall_ns(), float(ROOM - len(covers))
-        made = messages.Advertisement(
-            node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=free,
-            capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers), covers=covers,
-            mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={}, headroom={"cpu": free},
-            classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(covers))},
-        )  # fmt: skip
+        free = float(ROOM - len(covers))
+        made = advertised.advertisement(
+            node, room=free, cores=free, covers=covers, boot=self._boot, seq=self._seq, at_ns=CLOCK.wall_ns()
+        )
         await bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
 
     @web.middleware

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import decision, errors, messages
+from carico_core.domain import decision, errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_actions, api_client
@@ -21,7 +21,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.api import access
 from carico_local.cluster import free_ports
-from tests.tools import waiting
+from tests.tools import advertised, waiting
 from tests.tools.sites import nats_site
 
 NODES = ("node-1", "node-2", "node-3")
@@ -238,13 +238,10 @@ class Site:
         running = {uid for uid in self._ends if self.pods[uid]["spec"]["nodeName"] == node and uid not in self._ended}
         ended = {uid for uid, (where, at_s) in self._ended.items() if where == node and at_s > now_s - 60.0}
         self._seq += 1
-        now_ns = CLOCK.wall_ns() + self.clock_off_ns[node]
         room = max(self.room - len(running), 0.0)
-        made = messages.Advertisement(
-            node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=room,
-            capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(running),
-            covers=frozenset(running | ended), mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
-            headroom={"cpu": room}, classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(running))},
+        made = advertised.advertisement(
+            node, room=room, cores=room, covers=frozenset(running | ended), pods=len(running), boot=self._boot,
+            seq=self._seq, at_ns=CLOCK.wall_ns() + self.clock_off_ns[node],
         )  # fmt: skip
         await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from carico_core.domain import cluster, messages
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue
+from tests.tools import advertised
 
 T = TypeVar("T")
 BOOT = "17979cfe362a0001"
@@ -38,12 +39,8 @@ def make_node(name: str = "node-0", **changes: Any) -> cluster.Node:
 
 def make_advertisement(node: str = "node-0", capacity: float = 4.0, **changes: Any) -> messages.Advertisement:
     """An advertisement of a mode that states a capacity alone."""
-    values: dict[str, Any] = {
-        "node": node, "boot": BOOT, "seq": 1, "ts_ns": 10**18, "sampled_at_ns": 10**18, "capacity": capacity,
-        "capacity_sd": 0.5, "bottleneck": "cpu", "signal": 1.0, "baseline": {}, "cost": {}, "pods": 0,
-        "covers": frozenset(), "mode": messages.Mode.MEASURED, "usage": {"cpu": 0.1}, "parts": {}, "direction": {},
-    }  # fmt: skip
-    return messages.Advertisement(**(values | changes))
+    values: dict[str, Any] = {"boot": BOOT, "seq": 1, "at_ns": 10**18, "capacity_sd": 0.5, "pods": 0}
+    return advertised.advertisement(node, room=capacity, **(values | changes))
 
 
 def with_headroom(

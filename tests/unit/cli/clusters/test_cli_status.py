@@ -17,7 +17,7 @@ from carico_cli.live import capacity_list, members, signals
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
 from carico_cli.shell import settings as shell_settings
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.leadership import status as leader_status
 from carico_core.runtime.process import clock as clocks
@@ -27,6 +27,7 @@ from carico_core.wire.kubernetes import lease as leases
 from carico_local.cluster import folders, free_ports, machine, plan, processes, state
 from carico_scheduler import settings
 from tests.fixtures.golden import records
+from tests.tools import advertised
 from tests.unit.cli import fake_cluster
 
 WAITS = pictures.Pod(
@@ -44,11 +45,9 @@ FOUND = state.ClusterState(
 def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
     """What a reader knows that has heard node-1 alone."""
     found = signals.Signals(clock=clocks.FakeClock(), lease_s=10.0)
-    said = messages.Advertisement(
-        node="node-1", boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=1.0, capacity_sd=capacity_sd,
-        bottleneck="cpu", signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(),
-        mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
-    )  # fmt: skip
+    said = advertised.advertisement(
+        "node-1", room=1.0, boot="0" * 16, seq=1, at_ns=1, capacity_sd=capacity_sd, pods=3, usage={}
+    )
     found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
     listed = orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]})
     found.on_capacity_list(capacity_list.parse(listed))

@@ -24,6 +24,7 @@ from carico_core.wire import subjects
 from carico_local.cluster import folders, machine, plan, processes, state
 from carico_local.jobs import facts, figures, observer
 from carico_local.jobs import job as jobs
+from tests.tools import advertised
 
 MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 PLAN = plan.make_plan(plan.Options(name="x", nodes=2), MACHINE)
@@ -54,10 +55,9 @@ class Live:
 
 
 def advertisement(node: str) -> messages.Advertisement:
-    return messages.Advertisement(
-        node=node, boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=2.25, capacity_sd=0.5, bottleneck="cpu",
-        signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(), mode=messages.Mode.MEASURED,
-        usage={"cpu": 0.6, "memory": 0.1}, parts={"cpu.utilisation": 1.0, "cpu.pressure": 0.2}, direction={},
+    return advertised.advertisement(
+        node, room=2.25, boot="0" * 16, seq=1, at_ns=1, capacity_sd=0.5, signal=0.5, pods=3,
+        usage={"cpu": 0.6, "memory": 0.1}, parts={"cpu.utilisation": 1.0, "cpu.pressure": 0.2},
     )  # fmt: skip
 
 
