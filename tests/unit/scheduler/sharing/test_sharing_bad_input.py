@@ -12,6 +12,7 @@ from carico_core.domain import messages
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_core.wire.messages import claims as claim_messages
 from carico_scheduler.sharing import heartbeats
 from carico_scheduler.sharing.claims import ledger, stream
 from tests.fixtures.golden import records
@@ -73,6 +74,41 @@ def test_a_node_whose_claims_cannot_be_read_gets_no_pods_until_they_have_ended(
         assert drops(made, reason) == [1, 1]
         await asyncio.sleep(ledger.LEASE_S)
         assert len(await bound_to(made, "second")) == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("fault", ["unreadable", "full"])
+def test_a_node_on_which_no_claim_can_be_made_keeps_no_pod_from_another_node(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=50.0)
+        advertise = made.advertise
+
+        def emptier(node: str, capacity: float, pods: int, covers: frozenset[str]) -> None:
+            advertise(node, capacity + (50.0 if node == "node-0" else 0.0), pods, covers)
+
+        made.advertise = emptier  # type: ignore[method-assign]
+        await ready(made)
+        if fault == "unreadable":
+            await made.connections[0].claims.change([changed(made.claims_on("node-0", "0" * 36), v=2)])
+        else:
+            monkeypatch.setattr(claim_messages, "CLAIMS_MAX", 6)
+            uids = [f"{index:08x}-0000-4000-8000-000000000000" for index in range(6)]
+            await made.connections[0].claims.change([made.claims_on("node-0", *uids)])
+        await asyncio.sleep(0.1)
+        for index in range(5):
+            uid = made.create_pod(f"pod-{index}")
+            await asyncio.sleep(1.0)
+            bound = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in made.pods()}
+            assert bound[uid] == "node-1"
+        await asyncio.sleep(ledger.LEASE_S)
+        uid = made.create_pod("late")
+        await asyncio.sleep(1.0)
+        bound = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in made.pods()}
+        assert bound[uid] == "node-0"
         await made.stop()
 
     objects.run_fast(main())

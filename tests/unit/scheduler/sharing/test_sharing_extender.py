@@ -95,6 +95,20 @@ def test_replicas_of_the_extender_and_members_never_give_the_same_room_twice(see
     objects.run_fast(main())
 
 
+def test_a_node_on_which_no_claim_can_be_made_does_not_pass() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=4.0)
+        await made.start(nodes=2)
+        await asyncio.sleep(READY_S)
+        claim = made.claims_on("node-0", "0" * 36)
+        await made.connections[0].claims.change([claim._replace(payload=b"{}")])
+        await asyncio.sleep(0.1)
+        assert await Desk(made, 0).passed(create(made, "kube"), ["node-0", "node-1"]) == ["node-1"]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_replicas_that_are_asked_for_one_bind_at_the_same_time_both_say_that_the_pod_is_bound() -> None:
     """As where kube-scheduler has stopped waiting for the first one, and asks again."""
 

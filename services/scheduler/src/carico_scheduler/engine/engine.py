@@ -266,7 +266,7 @@ class Engine:
         self._metrics.count_queue(self.state.queue, now_s)
         self._metrics.binding.set(self.binder.in_flight)
         if self.member is not None:
-            self._metrics.held_claims.set(sum(1 for _ in self.member.held()))
+            self._metrics.held_claims.set(sum(not demand.fills_node for _, demand, _ in self.member.held()))
         self._metrics.doubtful.set(self.binder.doubtful_count)
         self._metrics.unpublished.set(self._parts.log.unpublished_count)
         self._metrics.count_reservations(self.state.reservations, now_s)

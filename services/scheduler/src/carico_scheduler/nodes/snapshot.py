@@ -252,6 +252,10 @@ class NodeRow(NamedTuple):
         view, slot, node, room, now_s, more, workloads, cores, size_bytes, others = self
         if demand.request_others:
             others = {**others, **{name: others.get(name, 0.0) + amount for name, amount in demand.request_others}}
+        if demand.fills_node:
+            # As if as many Pods came as the kubelet takes.
+            limit = self.pod_limit
+            more, room = more + limit, room._replace(pod_limit=room.pod_limit - limit)
         # A Pod that belongs to its node takes nothing of what is advertised for others.
         if demand.is_baseline:
             after = room._replace(pod_limit=room.pod_limit - 1.0)

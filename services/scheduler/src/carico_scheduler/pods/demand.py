@@ -31,6 +31,8 @@ class Demand:
     preferred_by: tuple[limits.PodTerm, ...] = ()
     # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
     is_baseline: bool = False
+    # Nothing fits next to it: room is held on a node against all Pods.
+    fills_node: bool = False
     # It is placed together with the other Pods of this gang.
     gang: gangs.Key | None = None
     # None: not known.

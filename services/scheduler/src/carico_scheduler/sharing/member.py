@@ -154,16 +154,21 @@ class Member:
     def held(self) -> Iterator[tuple[str, demands.Demand, cluster.Pod | None]]:
         """Yield (node, demand, Pod) of what others have claimed and this member's own state does not count yet.
 
-        The Pod counts for anti-affinity: its own scheduler may not have known of the one that excludes it.
+        The Pod counts for anti-affinity: its own scheduler may not have known of the one that excludes it. A node on
+        which no claim can be made has no room.
         """
-        for node, claim in self.ledger.counted(self._clock.monotonic_s()):
+        now_s = self._clock.monotonic_s()
+        for node, claim in self.ledger.counted(now_s):
             yield node, fits.demand_of(claim), self._state.pod(claim.uid)
+        for node in self.ledger.closed(now_s):
+            yield node, fits.WHOLE, None
 
     def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return what other members hold on a node against a Pod, by claims and as the holder of the Lease."""
         now_s = self._clock.monotonic_s()
         claimed = [fits.demand_of(each) for each in self.ledger.counted_on(node, now_s) if each.uid != pod.uid]
-        return claimed + self.corrections.held_on(node, pod)
+        whole = [fits.WHOLE] if node in self.ledger.closed(now_s) else []
+        return [*claimed, *whole, *self.corrections.held_on(node, pod)]
 
     def claim_first(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],

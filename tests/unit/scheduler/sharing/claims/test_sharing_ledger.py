@@ -218,3 +218,22 @@ def test_the_rival_on_a_node_has_the_claim_that_came_last() -> None:
     assert (found.rival(NODE, "a"), found.rival(NODE, "b"), found.rival("node-2", "a")) == ("b", "a", None)
     found.take(NODE, 2, [claim("p"), claim("q", scheduler="b"), claim("r", scheduler="c")], 2.0)
     assert found.rival(NODE, "a") == "c"
+
+
+def test_a_node_is_closed_until_a_message_can_be_read_or_its_time_is_over() -> None:
+    made = World()
+    made.ledger.take_unreadable(NODE, 1, 0.0)
+    made.ledger.note_full("node-2", 0.0)
+    made.ledger.note_full("node-3", 0.0)
+    assert made.ledger.closed(ledger.FULL_S - 0.1) == [NODE, "node-2", "node-3"]
+    made.ledger.take("node-3", 1, [], 1.0)
+    assert made.room == ["node-3"]
+    assert made.ledger.closed(ledger.FULL_S - 0.1) == [NODE, "node-2"]
+    assert made.ledger.closed(ledger.FULL_S) == [NODE]
+    made.ledger.take(NODE, 2, [], 10.0)
+    made.ledger.note_missing(NODE)
+    assert made.ledger.closed(10.0) == []
+    assert made.room == ["node-3", NODE]
+    made.ledger.take_unreadable(NODE, 3, 20.0)
+    assert made.ledger.closed(20.0 + ledger.LEASE_S - 0.1) == [NODE]
+    assert made.ledger.closed(20.0 + ledger.LEASE_S) == []

@@ -208,6 +208,7 @@ class Commits:
         )
         payload = wire.encode_claims(made)
         if len(claims) > claim_messages.CLAIMS_MAX or len(payload) > codec.PAYLOAD_MAX_BYTES:
+            self._parts.ledger.note_full(node, now_s)
             self._lose_all(going, "full", "the node has as many claims as a message holds")
             return None
         for request in going:

@@ -10,6 +10,8 @@ from carico_scheduler.rules import registry
 
 # Each cycle looks at all claims that count, and those of Pods of one template are alike.
 _DEMANDS_KEPT = 256
+# What takes a node on which no claim can be made.
+WHOLE = demands.Demand(fills_node=True)
 
 
 def demand_of(claim: messages.Claim) -> demands.Demand:

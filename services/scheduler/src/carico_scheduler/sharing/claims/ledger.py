@@ -25,6 +25,8 @@ from carico_core.domain import messages
 LEASE_S = 60.0
 # The stream drops a message after an hour (`jetstream.CLAIMS_AGE_S`): mostly of a node that is gone.
 FORGET_S = 3660.0
+# A node about which no message holds all claims is tried again after so long: some may be dropped by then.
+FULL_S = 5.0
 # Ended claims remembered in case a message still has them.
 ENDED_KEPT = 4096
 
@@ -72,9 +74,12 @@ class Ledger:
 
     def __init__(self, fate: Callable[[str, str], PodFate]) -> None:
         self._fate = fate
-        # Called with a node on which a claim that may have counted does so no longer, other than by its Pod's fate.
+        # Called with a node on which a claim that may have counted does so no longer, other than by its Pod's fate, and
+        # with one on which claims can be made again.
         self.on_room: Callable[[str], None] = lambda node: None
         self._nodes: dict[str, _Node] = {}
+        # Until when no claim can be made on these nodes, unless a newer message comes before.
+        self._closed: dict[str, float] = {}
         # A list of all Pods was asked for later than this, and has been taken in: it shows which Pods of claims that
         # were seen until then are there.
         self.listed_s = -math.inf
@@ -122,18 +127,31 @@ class Ledger:
                     self._apart[node, claim.uid] = held
             known.held[claim.uid] = held
         self._drop_open(node, before)
+        self._reopen(node)
 
     def take_unreadable(self, node: str, seq: int, now_s: float) -> None:
         """Note that the message about a node cannot be read: what it claims is not known."""
         known = self._nodes.setdefault(node, _Node())
         if seq > known.seq:
             known.seq, known.taken_s, known.unreadable_s = seq, now_s, now_s
+            self._closed[node] = now_s + LEASE_S
+
+    def note_full(self, node: str, now_s: float) -> None:
+        """Note that a message about a node would not hold one more claim."""
+        self._closed[node] = now_s + FULL_S
+
+    def closed(self, now_s: float) -> list[str]:
+        """Return the nodes on which no claim can be made: what is claimed there is not known, or too much."""
+        for node in [node for node, until_s in self._closed.items() if now_s >= until_s]:
+            del self._closed[node]
+        return list(self._closed)
 
     def note_missing(self, node: str) -> None:
         """Note that the stream has no message about a node any more."""
         known = self._nodes.pop(node, None)
         if known is not None:
             self._drop_open(node, known.held)
+            self._reopen(node)
 
     def is_set_back(self, node: str, newest: int, now_s: float) -> bool:
         """Return whether the stream has lost what it had of a node: its newest message there is the older `newest`.
@@ -149,7 +167,7 @@ class Ledger:
             has_ended = held.is_void or _identity(held.claim) in self._ended
             if not has_ended and self._fate(uid, node) in (PodFate.UNKNOWN, PodFate.OPEN, PodFate.ASSUMED):
                 left.setdefault(node, []).append(held.claim)
-        self._nodes, self._open, self._apart = {}, {}, {}
+        self._nodes, self._open, self._apart, self._closed = {}, {}, {}, {}
         self.generation += 1
         return left
 
@@ -262,6 +280,10 @@ class Ledger:
             self._apart.pop((node, uid), None)
         left = [self._open.pop((node, uid), None) for uid in uids]
         if any(held is not None and not held.is_void for held in left):
+            self.on_room(node)
+
+    def _reopen(self, node: str) -> None:
+        if self._closed.pop(node, None) is not None:
             self.on_room(node)
 
     def _find_open(self, node: str, claim: messages.Claim) -> Held | None:
