@@ -10,9 +10,10 @@ import pytest
 
 from carico_core.domain import decision, errors
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import list_watch
 from carico_core.wire import subjects
 from carico_scheduler.engine import engine
-from carico_scheduler.sharing import corrections, heartbeats, member, membership
+from carico_scheduler.sharing import corrections, heartbeats, member, membership, shares
 from carico_scheduler.sharing.claims import janitor, ledger, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
@@ -227,6 +228,51 @@ def test_a_stream_that_is_set_back_to_an_older_state_gets_a_new_epoch_and_its_cl
         await made.until_ended(600.0)
         assert made.kube.binds == dict.fromkeys(uids, 1)
         assert max(made.largest.values()) <= 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_member_that_has_not_seen_a_bind_counts_its_claim_also_in_a_new_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_connected = property(lambda connection: not connection.is_cut)
+    monkeypatch.setattr(shared_world.Connection, "connected", is_connected)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=6.0)
+        made.pod_s = (1000.0, 1000.0)
+        advertise = made.advertise
+        # The kubelet takes long, so that the node's advertisement does not show the Pod.
+        made.advertise = lambda node, *_: advertise(node, 6.0, 0, frozenset())  # type: ignore[method-assign]
+        behind = made.engines[1].informers
+        take = behind._take
+
+        def late(collection: Any, event: list_watch.MirrorEvent) -> None:
+            """Binds are not shown."""
+            if not (isinstance(event, list_watch.Changed) and event.object.get("spec", {}).get("nodeName")):
+                take(collection, event)
+
+        behind._take = late  # type: ignore[method-assign]
+        await run_pods(made, 0, nodes=1)
+        made.connections[1].is_cut = True
+        made.connections[1].claims.lost_share = 1.0
+        await asyncio.sleep(2.0 * heartbeats.ALIVE_S)
+        uids = [made.create_pod(f"early-{index}") for index in range(6)]
+        # Of its own ones the other member will learn when it tries to bind them.
+        assert {shares.owner(uid, ["scheduler-0", "scheduler-1"]) for uid in uids} == {"scheduler-0", "scheduler-1"}
+        await asyncio.sleep(1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        made.hub.lose_claims()
+        await asyncio.sleep(2.0 * stream.CHECK_EVERY_S)
+        made.connections[1].is_cut = False
+        made.connections[1].claims.lost_share = 0.0
+        await asyncio.sleep(stream.SETTLE_S + 5.0)
+        assert made.engines[1].term() is not None
+        for index in range(8):
+            made.create_pod(f"more-{index}")
+        await asyncio.sleep(3.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
         await made.stop()
 
     objects.run_fast(main())

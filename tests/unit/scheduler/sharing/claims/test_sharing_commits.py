@@ -22,7 +22,7 @@ def test_answers_of_a_stream_that_is_gone_leave_no_trace_in_the_ledger() -> None
 
         def replace() -> None:
             made.hub.lose_claims()
-            made.ledger.restart()
+            made.ledger.restart(made.clock.monotonic_s())
             made.epoch = claims_world.EPOCHS[1]
             made.claims.on_change = lambda: None
 

@@ -70,14 +70,14 @@ def test_a_claim_that_does_not_count_any_more_stays_so_when_its_pod_is_forgotten
     # Only so many Pods that are gone are remembered.
     del made.fates["p"]
     assert (made.counted(1.0), made.kept(1.0)) == (["q"], ["p", "q"])
-    assert [each.uid for each in made.ledger.restart()[NODE]] == ["q"]
+    assert [each.uid for each in made.ledger.restart(1.0)[NODE]] == ["q"]
 
 
 def test_a_new_stream_does_not_get_the_claims_of_pods_that_must_have_ended() -> None:
     made = World()
     made.ledger.take(NODE, 7, [claim("p")], 0.0)
     assert made.counted(ledger.LEASE_S + 0.1) == []
-    assert made.ledger.restart() == {}
+    assert made.ledger.restart(ledger.LEASE_S + 0.1) == {}
 
 
 def test_an_older_message_changes_nothing() -> None:
@@ -137,7 +137,7 @@ def test_a_claim_that_has_ended_stays_so_wherever_it_is_read_again() -> None:
     made.ledger.take(NODE, 1, [claim("p")], 0.0)
     made.ledger.void(NODE, claim("p"))
     made.ledger.note_ended(claim("q"))
-    made.ledger.restart()
+    made.ledger.restart(0.5)
     made.ledger.take(NODE, 1, [claim("p"), claim("q")], 1.0)
     assert (made.counted(1.0), made.kept(1.0), made.ledger.voided()) == ([], [], [NODE])
 
@@ -170,12 +170,21 @@ def test_a_node_without_messages_for_longer_than_the_stream_keeps_them_is_forgot
     assert jetstream.CLAIMS_AGE_S < ledger.FORGET_S
 
 
-def test_a_new_stream_gets_the_claims_whose_pods_may_still_be_bound() -> None:
+@pytest.mark.parametrize(
+    ("age_s", "expected"),
+    [(5.0, ["bound", "open", "own", "unknown"]), (ledger.LEASE_S + 1.0, ["open", "own"])],
+)  # fmt: skip
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_a_new_stream_gets_the_claims_that_a_member_may_need(
+    age_s: float, expected: list[str], is_looked_at: bool
+) -> None:
     made = World()
     made.fates |= {"open": PodFate.OPEN, "own": PodFate.ASSUMED, "bound": PodFate.BOUND, "gone": PodFate.GONE}
     made.ledger.take(NODE, 9, [claim(uid) for uid in ("open", "own", "bound", "gone", "unknown")], 0.0)
-    left = made.ledger.restart()
-    assert sorted(each.uid for each in left[NODE]) == ["open", "own", "unknown"]
+    if is_looked_at:
+        made.counted(age_s)
+    left = made.ledger.restart(age_s)
+    assert sorted(each.uid for each in left[NODE]) == expected
     assert (made.ledger.seq(NODE), made.counted(0.0), len(made.ledger)) == (0, [], 0)
 
 

@@ -160,13 +160,16 @@ class Ledger:
         """
         return 0 < newest < self.seq(node) or (not newest and bool(self.counted_on(node, now_s)))
 
-    def restart(self) -> dict[str, list[messages.Claim]]:
-        """Forget everything: the stream is another one. Return the claims whose Pods may still be bound, by node."""
+    def restart(self, now_s: float) -> dict[str, list[messages.Claim]]:
+        """Forget everything: the stream is another one. Return the claims that it must contain, too, by node."""
         left: dict[str, list[messages.Claim]] = {}
-        for (node, uid), held in self._open.items():
-            has_ended = held.is_void or _identity(held.claim) in self._ended
-            if not has_ended and self._fate(uid, node) in (PodFate.UNKNOWN, PodFate.OPEN, PodFate.ASSUMED):
-                left.setdefault(node, []).append(held.claim)
+        for node, known in self._nodes.items():
+            for uid, held in known.held.items():
+                # One that does not count any more, and whose Pod is not known, is of a Pod that is gone.
+                is_needed = (node, uid) in self._open or self._fate(uid, node) is PodFate.BOUND
+                has_ended = _identity(held.claim) in self._ended or self._may_drop(node, uid, held, now_s)
+                if is_needed and not has_ended:
+                    left.setdefault(node, []).append(held.claim)
         self._nodes, self._open, self._apart, self._closed = {}, {}, {}, {}
         self.generation += 1
         return left

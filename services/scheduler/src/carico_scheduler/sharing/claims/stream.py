@@ -4,7 +4,7 @@ The stream is in memory, so a restart of NATS may lose it. What names it is kept
 that finds no epoch writes one, and so does one that finds the stream set back: of three servers, two of which were
 killed, the one that is left may lack what it had not received yet. In a new epoch nothing is committed for `SETTLE_S`:
 binds by claims that were lost arrive until then, and each member states again what it knows of claims whose Pods are
-not bound yet.
+not bound yet, or that another member may not have seen to be bound.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class Stream:
             await self._restate_all(claims, name)
 
     def _begin(self, name: str) -> None:
-        for node, found in self._ledger.restart().items():
+        for node, found in self._ledger.restart(self._clock.monotonic_s()).items():
             known = {claim.uid for claim in self._left.get(node, ())}
             self._left.setdefault(node, []).extend(claim for claim in found if claim.uid not in known)
         self.epoch, self._must_read, self._is_set_back = name, True, False
