@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_scheduler.sharing import heartbeats
@@ -47,6 +49,35 @@ def test_the_name_of_a_member_is_known_until_its_lease_has_ended() -> None:
     clock.advance(200.0)
     one.take(*third.next(is_leaving=False))
     assert not one.knows("identity-b")
+
+
+class Pausing(clocks.FakeClock):
+    """A clock by which the process stands still for 5 s after `reads` more reads; 0: it does not."""
+
+    reads = 0
+
+    def monotonic_s(self) -> float:
+        """The time before the pause."""
+        now_s = super().monotonic_s()
+        self.reads -= 1
+        if not self.reads:
+            self.advance(5.0)
+        return now_s
+
+
+@pytest.mark.parametrize("reads", range(1, 5))
+def test_a_process_that_stands_still_while_it_takes_a_heartbeat_goes_on(reads: int) -> None:
+    clock, changes = Pausing(), list[str]()
+    one, other, third = (beats(name, clock, changes) for name in "abc")
+    one.note_turn()
+    one.take(*third.next(is_leaving=False))
+    one.take(*other.next(is_leaving=False))
+    clock.advance(0.1)
+    clock.reads = reads
+    one.take(*other.next(is_leaving=False))
+    clock.reads = 0
+    one.note_turn()
+    assert [each.beat.replica for each in one.newest()] == one.others() == ["scheduler-b", "scheduler-c"]
 
 
 def test_what_is_no_heartbeat_is_dropped() -> None:

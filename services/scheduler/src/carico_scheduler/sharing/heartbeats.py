@@ -61,7 +61,9 @@ class Heartbeats:
 
     def note_turn(self) -> None:
         """Note that this process runs, several times a second; what it was stopped for counts as silence of no one."""
-        now_s = self._clock.monotonic_s()
+        self._note_turn(self._clock.monotonic_s())
+
+    def _note_turn(self, now_s: float) -> None:
         if self._ran_s is not None and now_s - self._ran_s > EVERY_S:
             self._known.excuse(now_s - self._ran_s - EVERY_S / 2.0)
         self._ran_s = now_s
@@ -72,7 +74,10 @@ class Heartbeats:
 
     def newest(self) -> list[LastHeartbeat]:
         """Return the newest heartbeat of each of the others that are alive."""
-        return [self._newest[name] for name in self.others()]
+        return self._newest_at(self._clock.monotonic_s())
+
+    def _newest_at(self, now_s: float) -> list[LastHeartbeat]:
+        return [self._newest[name] for name in self._known.others(now_s)]
 
     def holder(self, identity: str) -> LastHeartbeat | None:
         """Return the newest heartbeat of the one that is alive and has this name in the Lease; None if none has."""
@@ -89,11 +94,12 @@ class Heartbeats:
         except errors.MessageError as error:
             self._on_drop(error.reason.value)
             return
+        # One time for all that follows, so that `_newest` has who is known also if the process is stopped here.
+        now_s = self._clock.monotonic_s()
         if self._ran_s is not None:
             # It may be the first thing that happens after the process was stopped.
-            self.note_turn()
-        now_s = self._clock.monotonic_s()
-        before = self.newest()
+            self._note_turn(now_s)
+        before = self._newest_at(now_s)
         if not self._known.take(found.replica, boot=found.boot, seq=found.seq, now_s=now_s):
             return
         kept_s = self._identity_kept_s
@@ -102,7 +108,7 @@ class Heartbeats:
         self._newest[found.replica] = LastHeartbeat(beat=found, at_s=now_s)
         if found.is_leaving:
             self._known.forget(found.replica)
-        after = self.newest()
+        after = self._newest_at(now_s)
         self._newest = {each.beat.replica: each for each in after}
         if _shares(after) != _shares(before):
             self._on_change()
