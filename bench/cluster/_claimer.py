@@ -49,7 +49,8 @@ async def claim(url: str, name: str, seconds: float) -> dict[str, float]:
         commits.Parts(
             claims=lambda: bus.claims, ledger=known, clock=CLOCK, epoch=lambda: EPOCH, on_doubt=lambda: None,
             on_set_back=lambda: None, fits=lambda *_: True, is_apart=lambda _: True, on_replace=lambda _: None,
-            header=lambda: (boot, next(numbers)), count=lambda outcome: counts.update([outcome]), on_idle=lambda: None,
+            header=lambda: (boot, next(numbers)), count=lambda outcome: counts.update([outcome]),
+            on_drop=lambda _: None, on_idle=lambda: None,
         )
     )  # fmt: skip
     await bus.claims.follow(take)

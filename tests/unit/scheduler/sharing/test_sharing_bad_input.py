@@ -119,7 +119,8 @@ def test_claims_on_a_node_that_does_not_exist_change_nothing() -> None:
         made = shared_world.SharedWorld(engines=2, room=100.0)
         await ready(made)
         await made.connections[1].claims.change([made.claims_on("node-9", "0" * 36)])
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
+        assert [each.held_claims._value.get() for each in made.counted] == [1, 1]
         assert len(await bound_to(made, "pod")) == 2
         await made.stop()
 
@@ -132,7 +133,24 @@ def test_claims_on_what_is_no_name_of_a_node_end_no_member() -> None:
         subject = subjects.claim("node-0").replace("node-0", "Node 0")
         made.hub.claims[subject] = buses.Kept(subject=subject, payload=b"{}", seq=next(made.hub.claim_seq))
         await ready(made)
+        assert drops(made, "bad_name") == [1, 1]
+        await made.connections[0].claims.change([buses.GuardedWrite(subject=subject, payload=b"{}", seq=1)])
+        await asyncio.sleep(0.1)
+        assert drops(made, "bad_name") == [2, 2]
         assert len(await bound_to(made, "pod")) == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_claims_that_cannot_be_read_are_counted_by_a_member_that_joins() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        subject = subjects.claim("node-0")
+        made.hub.claims[subject] = buses.Kept(subject=subject, payload=b"{}", seq=next(made.hub.claim_seq))
+        await ready(made)
+        assert drops(made, "missing_field") == [1, 1]
+        assert await bound_to(made, "pod") == {"node-1": 10}
         await made.stop()
 
     objects.run_fast(main())

@@ -465,6 +465,7 @@ def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> 
         assert len(made.kube.binds) == 2
         assert made.engines[0].member is not None
         assert "another holds the Lease" in str(made.engines[0].member.why_not_ready())
+        assert [each.other_mode._value.get() for each in made.counted] == [1, 1]
         made.intruder = None
         await made.until_ended()
         assert len(made.kube.binds) == 3

@@ -114,6 +114,9 @@ class Instruments:
             "handover_pods", "Binds of the previous leader that a new leader waited to see"
         )
         self.members = registry.gauge("members", "Schedulers that share the work now; 0 if one leads")
+        self.other_mode = registry.gauge(
+            "other_mode", "1 while this scheduler stops since another one has another CARICO_SCHEDULER_SHARING"
+        )
         self.claims = registry.counter(
             "claims", "Claims of room on nodes: stored, in conflict, or given up for a reason", ["outcome"]
         )

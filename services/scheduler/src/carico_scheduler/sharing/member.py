@@ -65,7 +65,7 @@ class Member:
                 on_doubt=self._stream.doubt, on_set_back=self._stream.note_set_back, fits=self.rechecks.fits,
                 is_apart=self.rechecks.is_apart,
                 on_replace=lambda uid: self._own.keep(uid), header=self._header, count=self._count,
-                on_idle=parts.on_idle,
+                on_drop=self._on_drop, on_idle=parts.on_idle,
             )
         )  # fmt: skip
         self._own = own_claims.OwnClaims(

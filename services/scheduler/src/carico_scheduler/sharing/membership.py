@@ -102,6 +102,7 @@ class Membership:
     def review(self) -> None:
         """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
         self._heartbeats.note_turn()
+        self._parts.metrics.other_mode.set(bool(self._ready.intruder()))
         is_ready = self._ready.why_not() is None
         own = (self._parts.replica,) if is_ready and self._parts.takes_share else ()
         members = tuple(sorted({*self._heartbeats.others(), *own}))

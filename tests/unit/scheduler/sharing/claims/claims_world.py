@@ -57,6 +57,7 @@ class World:
         self.ledger = ledger.Ledger(lambda uid, node: ledger.PodFate.OPEN)
         self.epoch = EPOCHS[0]
         self.counted: list[str] = []
+        self.drops: list[str] = []
         self.rivals: list[str | None] = []
         self.doubts = 0
         self.set_backs = 0
@@ -70,7 +71,7 @@ class World:
                 on_doubt=self.doubt, on_set_back=self.set_back, fits=lambda request, lost: self.is_roomy,
                 is_apart=lambda request: request.claim is None or request.claim.uid not in self.near,
                 on_replace=self.replaced.append, header=lambda: ("0" * 16, 1),
-                count=self.counted.append, on_idle=lambda: None,
+                count=self.counted.append, on_drop=self.drops.append, on_idle=lambda: None,
             )
         )  # fmt: skip
 

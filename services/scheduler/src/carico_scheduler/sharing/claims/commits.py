@@ -86,6 +86,8 @@ class Parts:
     on_replace: Callable[[str], None]
     header: Callable[[], tuple[str, int]]
     count: Callable[[str], None]
+    # Called with why a message about a node cannot be read.
+    on_drop: Callable[[str], None]
     # Called when a batch has ended.
     on_idle: Callable[[], None]
 
@@ -264,7 +266,7 @@ class Commits:
         if kept is None:
             self._parts.ledger.note_missing(node)
         else:
-            take(self._parts.ledger, kept, self._parts.clock.monotonic_s())
+            take(self._parts.ledger, kept, self._parts.clock.monotonic_s(), self._parts.on_drop)
 
     def _is_there(self, request: ClaimRequest) -> bool:
         claim = request.claim
@@ -312,25 +314,35 @@ class _Sent(NamedTuple):
     change: buses.GuardedWrite
 
 
-def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.NodeClaims | None:
-    """Enter a stored message into the ledger; return None if it cannot be read."""
+def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float, on_drop: Callable[[str], None]) -> None:
+    """Enter a stored message into the ledger."""
+    found = read(ledger, kept, now_s, on_drop)
+    if found is not None:
+        ledger.take(found.node, kept.seq, found.claims, now_s)
+
+
+def read(
+    ledger: ledgers.Ledger, kept: buses.Kept, now_s: float, on_drop: Callable[[str], None],
+    own: Callable[[str, bytes], messages.NodeClaims | None] = lambda *_: None,
+) -> messages.NodeClaims | None:  # fmt: skip
+    """Return what a stored message about a node contains; if it cannot be read return None, and enter that.
+
+    `own`: see `Commits.own`.
+    """
     try:
         node = subjects.node_of(kept.subject)
     except errors.BadName:
         # There is no such node, so that its claims count nowhere.
+        on_drop(errors.Drop.BAD_NAME.value)
         return None
     try:
-        found = decode(ledger, node, kept)
-    except errors.MessageError:
+        return own(node, kept.payload) or wire.decode_claims(
+            kept.payload, subject=kept.subject, known=functools.partial(ledger.find, node)
+        )
+    except errors.MessageError as error:
+        on_drop(error.reason.value)
         ledger.take_unreadable(node, kept.seq, now_s)
         return None
-    ledger.take(node, kept.seq, found.claims, now_s)
-    return found
-
-
-def decode(ledger: ledgers.Ledger, node: str, kept: buses.Kept) -> messages.NodeClaims:
-    """Return the claims of a message about a node. Raises `MessageError`."""
-    return wire.decode_claims(kept.payload, subject=kept.subject, known=functools.partial(ledger.find, node))
 
 
 def _lose(request: ClaimRequest, outcome: str, detail: str, rival: str | None = None) -> bool:

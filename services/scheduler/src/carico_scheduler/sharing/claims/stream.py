@@ -128,7 +128,7 @@ class Stream:
     async def _read(self, claims: buses.Claims, name: str) -> None:
         doubts = self._doubts
         for kept in await claims.all():
-            commits.take(self._ledger, kept, self._clock.monotonic_s())
+            commits.take(self._ledger, kept, self._clock.monotonic_s(), self._on_drop)
         await self._restate_all(claims, name)
         # What was stored before a doubt that came meanwhile may be missing.
         self._must_read = self._doubts != doubts
@@ -167,22 +167,19 @@ class Stream:
             if newest is None:
                 self._ledger.note_missing(node)
             else:
-                commits.take(self._ledger, newest, self._clock.monotonic_s())
+                commits.take(self._ledger, newest, self._clock.monotonic_s(), self._on_drop)
         raise errors.BusUnavailable(f"claims on {node} could not be stated again in {RESTATE_ROUNDS} rounds")
 
     def _take(self, kept: buses.Kept) -> None:
         """Take in what the stream has stored."""
-        now_s, node = self._clock.monotonic_s(), subjects.node_of(kept.subject)
-        try:
-            found = self._own(node, kept.payload) or commits.decode(self._ledger, node, kept)
-        except errors.MessageError as error:
-            self._on_drop(error.reason.value)
-            self._ledger.take_unreadable(node, kept.seq, now_s)
+        now_s = self._clock.monotonic_s()
+        found = commits.read(self._ledger, kept, now_s, self._on_drop, self._own)
+        if found is None:
             return
         if found.epoch != self.epoch:
             self.doubt()
         else:
-            self._ledger.take(node, kept.seq, found.claims, now_s)
+            self._ledger.take(found.node, kept.seq, found.claims, now_s)
 
 
 def _name(kept: buses.Kept) -> str:
