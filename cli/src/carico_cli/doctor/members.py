@@ -64,7 +64,10 @@ def _names(reports: _Reports) -> list[findings.Finding]:
     if len(by_names) < 2:
         return []
     shown = "; ".join(f"{','.join(served)}: {findings.names(members)}" for served, members in sorted(by_names.items()))
-    do = "give all schedulers the same CARICO_SCHEDULER_NAMES: a Pod waits if its member does not serve its name"
+    do = (
+        "give all schedulers the same CARICO_SCHEDULER_NAMES: what only the holder of the Lease may decide on waits if "
+        "that one does not serve its name"
+    )
     return [findings.warn(WHAT, f"members serve different schedulerNames: {shown}", do)]
 
 

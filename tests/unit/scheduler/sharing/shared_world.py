@@ -126,12 +126,12 @@ class SharedWorld(world.World):
     """The engines are members.
 
     `lost_share`: how many answers of the stream are lost; `without`: who has no share; `ahead_s`: by how much the clock
-    of a member is ahead.
+    of a member is ahead; `names`: which schedulerNames a member serves.
     """
 
     def __init__(
         self, *, lost_share: float = 0.0, without: Collection[int] = (), ahead_s: Mapping[int, float] | None = None,
-        **options: Any,
+        names: Mapping[int, frozenset[str]] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.hub = memory_bus.Hub()
         self.holder = 0
@@ -139,6 +139,7 @@ class SharedWorld(world.World):
         self.lost_share = lost_share
         self.without = without
         self.ahead_s = ahead_s or {}
+        self.names = names or {}
         self.connections: list[Connection] = []
         self.leases: list[Lease] = []
         self.counted: list[instruments.Instruments] = []
@@ -148,10 +149,12 @@ class SharedWorld(world.World):
         before: Any = self.clock
         skewed: Any = Skewed(before, self.ahead_s.get(index, 0.0))
         self.clock = skewed
+        rules = self._rules
+        self._rules = dataclasses.replace(rules, names=self.names.get(index, rules.names))
         try:
             return super()._engine(index)
         finally:
-            self.clock = before
+            self.clock, self._rules = before, rules
 
     def more(self, index: int) -> dict[str, Any]:
         """The term of a member."""

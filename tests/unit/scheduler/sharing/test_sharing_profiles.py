@@ -51,6 +51,24 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SETTLE_S", 3.0)
 
 
+def test_a_pod_is_decided_on_by_a_member_that_serves_its_name() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(
+            engines=2, room=100.0,
+            names={0: frozenset({"carico"}), 1: frozenset({"carico", "batch"})},
+        )  # fmt: skip
+        await made.start(nodes=2)
+        await asyncio.sleep(4.0)
+        names = ["carico", "batch"] * 20
+        uids = [made.create_pod(f"pod-{index}", schedulerName=name) for index, name in enumerate(names)]
+        await asyncio.sleep(1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert all(each.claims.labels("stored")._value.get() > 0 for each in made.counted)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize(("name", "expected"), [("web", 2), ("carico", 3), ("batch", 4)])
 def test_pods_of_all_members_together_fill_a_node_up_to_the_ceiling_of_their_name(name: str, expected: int) -> None:
     async def main() -> None:

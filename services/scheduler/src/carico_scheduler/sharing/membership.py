@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from carico_core.domain import cluster, errors, messages
 from carico_core.wire import subjects
@@ -77,6 +77,9 @@ class Membership:
         # The members and the Lease by which Pods are shared out now.
         self.members: tuple[str, ...] = ()
         self._has_lease = False
+        # Which schedulerNames each member serves, and which members serve a name, once asked for.
+        self._names: dict[str, Set[str]] = {}
+        self._serving: dict[str, tuple[str, ...]] = {}
         self._shared_out_s = -math.inf
         # As last announced: what changes is announced at once.
         self._announced: tuple[set[str], Mapping[str, str]] = (set(), {})
@@ -95,7 +98,11 @@ class Membership:
         return self._is_of_share(pod) and not self._corrections.is_handed(pod.uid)
 
     def _is_of_share(self, pod: cluster.Pod) -> bool:
-        is_owner = shares.owner(pod.uid, self.members) == self._parts.replica
+        name = pod.scheduler_name
+        serving = self._serving.get(name)
+        if serving is None:
+            serving = self._serving[name] = tuple(each for each in self.members if name in self._names[each])
+        is_owner = shares.owner(pod.uid, serving) == self._parts.replica
         # Most Pods are of others, and are not looked at further.
         return (is_owner or self._has_lease) and (is_owner if self._state.demands.is_alone(pod) else self._has_lease)
 
@@ -104,14 +111,23 @@ class Membership:
         self._heartbeats.note_turn()
         self._parts.metrics.other_mode.set(bool(self._ready.intruder()))
         is_ready = self._ready.why_not() is None
-        own = (self._parts.replica,) if is_ready and self._parts.takes_share else ()
-        members = tuple(sorted({*self._heartbeats.others(), *own}))
+        has_share = is_ready and self._parts.takes_share
+        own = self._state.fleet.policy.names
+        # One without a report is of an older version.
+        names: dict[str, Set[str]] = {
+            each.beat.replica: own if each.beat.report is None else frozenset(each.beat.report.names)
+            for each in self._heartbeats.newest()
+        }
+        if has_share:
+            names[self._parts.replica] = own
+        members = tuple(sorted(names))
         has_lease = self._parts.lease.term() is not None
         now_s = self._parts.clock.monotonic_s()
-        is_changed = (members, has_lease) != (self.members, self._has_lease)
-        self.members, self._has_lease = members, has_lease
+        is_changed = (names, has_lease) != (self._names, self._has_lease)
+        if is_changed:
+            self.members, self._names, self._serving, self._has_lease = members, names, {}, has_lease
         is_corrected = self._corrections.review(
-            now_s, has_lease=has_lease, has_share=bool(own), is_own=self._is_of_share
+            now_s, has_lease=has_lease, has_share=has_share, is_own=self._is_of_share
         )  # fmt: skip
         is_due = self._state.is_share_stale and now_s - self._shared_out_s >= SHARE_EVERY_S
         if is_changed or is_due:
