@@ -24,7 +24,7 @@ from carico_scheduler.extender import service
 from carico_scheduler.intake import handover, informers
 from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
 from carico_scheduler.rules import policy as policies
-from carico_scheduler.sharing import member
+from carico_scheduler.sharing import fence, heartbeats, member
 from carico_scheduler.sharing import parts as member_parts
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ class Scheduler:
         )  # fmt: skip
         parts = self._make_parts(settings, counted, tracer)
         self.engine = engine.Engine(parts, share=self._make_member if self._is_shared else None)
+        beats = heartbeats.Heartbeats(
+            self.leadership.start, boot=boot, identity=lambda: self.leadership.identity, clock=clock,
+            lease_s=settings.leader.lease_s, on_change=lambda: None,
+            on_drop=lambda why: counted.drops.labels(why).inc(),
+        )  # fmt: skip
+        self._fence = fence.Fence(beats, clock=clock, metrics=counted, wake=self.engine.wake)
         self._rosters = rosters.Rosters(
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_rosters.inc,
             is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
@@ -158,6 +164,8 @@ class Scheduler:
         works |= self.leadership.works()
         if self.engine.member is not None:
             works |= self.engine.member.works(bus)
+        else:
+            works["members"] = self._fence.follow_forever(bus)
         if self._settings.own_pods:
             # Without Pods of its own, and on standby, it knows no decisions: another scheduler answers.
             works["queries"] = serving.answer_while_leading(bus, self._service, self.leadership, log="scheduler")
@@ -216,7 +224,13 @@ class Scheduler:
         """Return the term in which this scheduler may decide and bind; None while it must not."""
         if self.engine.member is not None:
             return self.engine.member.term()
-        return self.leadership.term() if self._settings.own_pods else None
+        return self._term_alone() if self._settings.own_pods else None
+
+    def _term_alone(self) -> int | None:
+        """Return the term in which this scheduler leads, and no others share the work."""
+        term = self.leadership.term()
+        # Both only grow, so that each change gives another number.
+        return None if term is None or self._fence.why_closed() is not None else term + self._fence.number
 
     def _make_extender(self, parts: engine_parts.EngineParts) -> "server.ServedExtender":
         """Return the extender for kube-scheduler; our own decisions respect its holds."""
@@ -237,7 +251,7 @@ class Scheduler:
 
     def _extender_term(self) -> int | None:
         """Return the term in which this scheduler may answer kube-scheduler; None while it must not."""
-        term = self.leadership.term() if self.engine.member is None else self.engine.member.term()
+        term = self._term_alone() if self.engine.member is None else self.engine.member.term()
         return term if self.engine.informers.is_current else None
 
     def _make_answers(self, settings: setting.SchedulerSettings) -> queries.Answers:
@@ -275,7 +289,7 @@ class Scheduler:
         return self.bus_metrics.why_not() or self._why_silent()
 
     def _why_not_sharing(self) -> str | None:
-        return None if self.engine.member is None else self.engine.member.why_not_ready()
+        return self._fence.why_closed() if self.engine.member is None else self.engine.member.why_not_ready()
 
     def _is_fit(self) -> bool:
         # Of those that share the work, one that takes no Pods itself cannot have the duties of the Lease's holder.

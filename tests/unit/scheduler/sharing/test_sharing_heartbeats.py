@@ -39,6 +39,14 @@ def test_a_member_that_is_silent_is_gone_and_its_name_is_known_for_a_while() -> 
     assert (one.knows("identity-b"), one.knows("identity-c"), one.knows("identity-a")) == (False, True, True)
 
 
+def test_the_name_of_the_only_other_member_is_forgotten_though_no_other_is_heard() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one, other = beats("a", clock, changes), beats("b", clock, changes)
+    one.take(*other.next(is_leaving=False))
+    clock.advance(heartbeats.IDENTITY_KEPT_S)
+    assert not one.knows("identity-b")
+
+
 def test_the_name_of_a_member_is_known_until_its_lease_has_ended() -> None:
     clock, changes = clocks.FakeClock(), list[str]()
     one, other, third = (beats(name, clock, changes, lease_s=300.0) for name in "abc")

@@ -12,5 +12,6 @@ Claims of others count as reservations until the own watch shows the Pod.
 - `corrections`: Pods that the holder of the Lease decides on in place of their member, and room that it holds.
 - `own_claims`: the member's claims, from the decision to the outcome of the bind.
 - `claims`: the claims of all members: written, read, checked and ended.
+- `fence`: keeps a scheduler that leads alone from binding next to members.
 - `tally`: what a member has committed, for its report.
 """

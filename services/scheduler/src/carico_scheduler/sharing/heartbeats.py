@@ -5,6 +5,7 @@ Lease.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 
 from carico_core.domain import errors, messages
@@ -85,7 +86,8 @@ class Heartbeats:
 
     def knows(self, identity: str) -> bool:
         """Return whether a name in the Lease is that of a member, alive or gone a moment ago."""
-        return identity == self._identity() or identity in self._identities
+        at_s = self._identities.get(identity, -math.inf)
+        return identity == self._identity() or self._clock.monotonic_s() - at_s < self._identity_kept_s
 
     def take(self, subject: str, payload: bytes) -> None:
         """Take in a heartbeat."""
