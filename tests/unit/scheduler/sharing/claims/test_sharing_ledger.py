@@ -98,6 +98,15 @@ def test_the_age_of_a_claim_survives_later_messages_and_starts_again_with_a_new_
     assert made.ledger.orphans(61.0) == []
 
 
+def test_the_age_of_a_claim_survives_a_new_stream() -> None:
+    made = World()
+    made.fates["p"] = PodFate.OPEN
+    made.ledger.take(NODE, 7, [claim("p")], 0.0)
+    made.ledger.restart(30.0)
+    made.ledger.take(NODE, 1, [claim("p"), claim("q")], 31.0)
+    assert [each.uid for _, each in made.ledger.orphans(61.0)] == ["p"]
+
+
 def test_a_claim_that_leaves_the_stream_gives_room() -> None:
     made = World()
     made.ledger.take(NODE, 1, [claim("p"), claim("q")], 0.0)

@@ -8,9 +8,9 @@ A claim is dropped only if no member can still need it:
 - its Pod is not bound, and the claim is older or its bind had no answer: only a janitor drops it, after it has changed
   the Pod, so that a bind that is still on its way is refused (`janitor`).
 
-The age of a claim is the time since this member first saw it. That is at most its true age, whatever the clocks of
-other machines show, and longer ages only hold room for longer. A member that starts finds claims of Pods that are gone,
-of up to an hour. It lists Pods only after it has read them, so that it knows which those are.
+The age of a claim is the time since this member first saw it, in whichever stream. That is at most its true age,
+whatever the clocks of other machines show, and longer ages only hold room for longer. A member that starts finds claims
+of Pods that are gone, of up to an hour. It lists Pods only after it has read them, so that it knows which those are.
 """
 
 import dataclasses
@@ -90,6 +90,8 @@ class Ledger:
         self._open: dict[tuple[str, str], Held] = {}
         # Those in the stream whose Pods keep others away: few.
         self._apart: dict[tuple[str, str], Held] = {}
+        # When claims of the last stream were first seen, by identity.
+        self._seen_s: dict[tuple[str, str, int], float] = {}
         # Identities of claims by which nothing will be bound, wherever they are read again.
         self._ended: dict[tuple[str, str, int], None] = {}
 
@@ -120,8 +122,9 @@ class Ledger:
             held = before.pop(claim.uid, None)
             if held is None or (held.claim is not claim and _identity(held.claim) != _identity(claim)):
                 # Only a new one: most are of Pods that are bound, and stay for a lease.
+                identity = _identity(claim)
                 held = self._open[node, claim.uid] = Held(
-                    claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended
+                    claim=claim, seen_s=self._seen_s.get(identity, now_s), is_void=identity in self._ended
                 )
                 if claim.apart:
                     self._apart[node, claim.uid] = held
@@ -163,8 +166,10 @@ class Ledger:
     def restart(self, now_s: float) -> dict[str, list[messages.Claim]]:
         """Forget everything: the stream is another one. Return the claims that it must contain, too, by node."""
         left: dict[str, list[messages.Claim]] = {}
+        self._seen_s = {}
         for node, known in self._nodes.items():
             for uid, held in known.held.items():
+                self._seen_s[_identity(held.claim)] = held.seen_s
                 # One that does not count any more, and whose Pod is not known, is of a Pod that is gone.
                 is_needed = (node, uid) in self._open or self._fate(uid, node) is PodFate.BOUND
                 has_ended = _identity(held.claim) in self._ended or self._may_drop(node, uid, held, now_s)
