@@ -42,7 +42,7 @@ _FIGURES = (
 
 def selection(*, quick: bool, seeds: int | None) -> study.Selection:
     """Return what is run; seeds None: 3, or 1 if quick."""
-    chosen = study.QUICK if quick else study.Selection()
+    chosen = study.QUICK if quick else study.FULL_RUN
     return chosen if seeds is None else dataclasses.replace(chosen, seeds=seeds)
 
 
@@ -91,13 +91,15 @@ def _result(found: Json) -> str:
 
 
 def _setting(found: Json) -> str:
-    base = found["base"]
+    base, full = found["base"], study.FULL_RUN
     pods_per_s = base["fill"] * base["nodes"] * base["pods_per_node"] / base["life_s"]
     return (
         f"{base['nodes']} nodes with room for {base['pods_per_node']} Pods, {formats.percent(base['fill'], 0)} % full, "
         f"Pods of {base['life_s']:g} s: {pods_per_s:.0f} Pods/s, {base['burst']} at once; a decision takes "
         f"{_ms(base['decision_s'])} ms, a commit {_ms(base['commit_s'])} ms, views are {_ms(base['view_s'])} ms old; "
-        f"{found['seeds']} x {base['measured_s']:g} s each, unless a table states otherwise."
+        f"{found['seeds']} x {base['measured_s']:g} s each, unless a table states otherwise; at least "
+        f"{full.seeds} x {full.base.measured_s:g} s with {study.OLD['schedulers']} schedulers, "
+        f"{formats.percent(study.OLD['fill'], 0)} % full, and views {_ms(study.OLD['view_s'])} ms old."
     )
 
 

@@ -56,3 +56,12 @@ def test_runs_of_a_cell_differ_in_their_seeds() -> None:
     assert cell.setup.seed == 1
     assert len(cell.runs) == 2
     assert cell.runs[0] != cell.runs[1]
+
+
+def test_where_conflicts_are_close_to_their_target_a_quick_evaluation_is_as_long_as_the_full_one() -> None:
+    base = setup.Setup(nodes=10, pods_per_node=2, warm_up_s=0.0, measured_s=0.02, life_s=0.5)
+    old = dataclasses.replace(base, **study.OLD)
+    found = study.by_setup(list(study.cells(study.Selection(base=base, seeds=1))))
+    assert {len(cell.runs) for each, cell in found.items() if each != old} == {1}
+    full = dataclasses.replace(old, warm_up_s=study.FULL_RUN.base.warm_up_s, measured_s=study.FULL_RUN.base.measured_s)
+    assert found[old].runs == [model.Model(dataclasses.replace(full, seed=seed)).run() for seed in (1, 2, 3)]
