@@ -94,6 +94,13 @@ class FakeCluster:
         """The ReplicaSet of a Deployment."""
         return self.api.objects.get("replicasets", ("default", f"{name}-{HASH}"), "test")
 
+    def make_unready(self, pod: Object, *, is_deleted: bool = False) -> None:
+        """A Pod as on a node that does not answer; `is_deleted`: it ends once the node answers again."""
+        pod["status"] = {"phase": "Running"}
+        if is_deleted:
+            pod["metadata"]["deletionTimestamp"] = instants.format_time(self.clock.wall_ns())
+        self._put(pod)
+
     def scale(self, name: str, replicas: int) -> None:
         """Change the wanted replicas, as an autoscaler does by way of the Deployment."""
         found = self.replica_set(name)
@@ -152,6 +159,8 @@ class FakeCluster:
         uid, selector = replica_set["metadata"]["uid"], replica_set["spec"]["selector"]["matchLabels"]
         mine = []
         for pod in self.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
             matches = selector.items() <= pod["metadata"]["labels"].items()
             controller = _controller(pod)
             if controller is None and matches:

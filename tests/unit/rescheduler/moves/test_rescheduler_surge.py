@@ -14,7 +14,7 @@ from carico_rescheduler import instruments, journal
 from carico_rescheduler.adapter import informers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable
-from carico_rescheduler.moves import executor, surge, surge_steps
+from carico_rescheduler.moves import executor, surge, surge_pod, surge_steps
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision
 from tests.unit.rescheduler import cluster_objects, fake_cluster
@@ -61,14 +61,14 @@ class Ahead:
 
 
 class Scene:
-    """Two nodes, an application of three replicas on the first, and processes that move them."""
+    """Two nodes, an application of some replicas on the first, and processes that move them."""
 
-    def __init__(self, **spec: Any) -> None:
+    def __init__(self, replicas: int = 3, **spec: Any) -> None:
         self.clock = objects.LoopClock(asyncio.get_running_loop())
         self.cluster = fake_cluster.FakeCluster(self.clock)
         for name in ("node-a", "node-b"):
             self.cluster.add_node(name)
-        self.cluster.add_deployment("web", ["node-a"] * 3, **spec)
+        self.cluster.add_deployment("web", ["node-a"] * replicas, **spec)
         self.known = clusters.Cluster()
         self.counted = instruments.Instruments(metrics.Metrics("rescheduler"))
         self.journal = journal.Journal(
@@ -114,9 +114,9 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(**spec: Any) -> AsyncIterator[Scene]:
+async def scene(replicas: int = 3, **spec: Any) -> AsyncIterator[Scene]:
     """A scene whose controllers and informers are at work."""
-    made = Scene(**spec)
+    made = Scene(replicas, **spec)
     following = informers.Informers(made.cluster.api, into=made.known, clock=made.clock, metrics=made.counted)
     works = [asyncio.create_task(each) for each in (*following.works().values(), made.cluster.act_forever())]
     while following.away():
@@ -276,6 +276,84 @@ def test_no_pod_goes_while_another_replica_is_not_ready() -> None:
             assert (await moving).state is records.State.MOVED
             await asyncio.sleep(1.0)
             assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["followed", "stopped"])
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["unready", "deleted"])
+def test_a_new_pod_stays_whose_old_one_fails_meanwhile(is_deleted: bool, is_stopped: bool) -> None:
+    """Its node dies, and minutes later is given up, or drained: the new Pod is the only one that is ready."""
+
+    async def main() -> None:
+        async with scene(replicas=1) as made:
+            move = made.move()
+            surge_name = surge_pod.name_of(f"web-{fake_cluster.HASH}", move.pod.uid)
+            is_ready = False
+            made.cluster.gets_ready = lambda pod: is_ready and pod["metadata"]["name"] == surge_name
+            process = made.process()
+            moving = asyncio.create_task(process.run(move))
+            await asyncio.sleep(2.1)
+            is_ready = True
+            made.cluster.turn()
+            (old,) = [each for each in made.cluster.pods("web") if each["metadata"]["uid"] == move.pod.uid]
+            made.cluster.make_unready(old, is_deleted=is_deleted)
+            made.cluster.turn()
+            # The ReplicaSet creates another for one that is deleted.
+            assert len(made.cluster.pods("web")) == 2 + is_deleted
+            made.cluster.fewest_ready = 10
+            if is_stopped:
+                process.stop()
+            async with asyncio.timeout(10.0):
+                assert (await moving).state is records.State.MOVED
+            if is_deleted:
+                made.cluster.api.objects.delete("pods", ("default", move.pod.pod.name), {}, "test")
+            await asyncio.sleep(3.0 * LIMITS.start_s)
+            assert made.cluster.fewest_ready == 1 and made.is_at_rest(1)
+            assert [each["metadata"]["name"] for each in made.cluster.pods("web")] == [surge_name]
+
+    objects.run_fast(main())
+
+
+def test_a_new_pod_goes_once_the_replica_set_has_replaced_the_old_one() -> None:
+    async def main() -> None:
+        async with scene(replicas=1) as made:
+            move = made.move()
+            surge_name = surge_pod.name_of(f"web-{fake_cluster.HASH}", move.pod.uid)
+            made.cluster.gets_ready = lambda pod: pod["metadata"]["name"] != surge_name
+            moving = asyncio.create_task(made.process().run(move))
+            await asyncio.sleep(2.0)
+            made.cluster.api.objects.delete("pods", ("default", move.pod.pod.name), {}, "test")
+            ended = await moving
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the old Pod is gone")
+            assert made.is_at_rest(1) and made.cluster.nodes_of("web") == ["node-a"]
+
+    objects.run_fast(main())
+
+
+def test_a_move_that_is_undone_keeps_the_new_pod_if_the_old_one_fails() -> None:
+    async def main() -> None:
+        async with scene(replicas=1) as made:
+            move = made.move()
+            process = made.process(at=3)
+            with pytest.raises(Crash):
+                await process.run(move)
+            undoing = made.process()
+            refused = errors.Conflict(status=409, reason="Conflict", message="changed", request="DELETE")
+            for _ in range(5):
+                made.cluster.api.fail_next(refused, method="DELETE", path="/pods/")
+            undoing.stop()
+            recovering = asyncio.create_task(undoing.recover())
+            while undoing.current is None or undoing.current.state is not records.State.UNDOING:
+                await asyncio.sleep(0.1)
+            made.cluster.gets_ready = lambda pod: False
+            (old,) = [each for each in made.cluster.pods("web") if each["metadata"]["uid"] == move.pod.uid]
+            made.cluster.make_unready(old)
+            made.cluster.fewest_ready = 10
+            await recovering
+            await asyncio.sleep(1.0)
+            assert made.cluster.fewest_ready == 1 and made.is_at_rest(1)
+            assert made.cluster.nodes_of("web") == ["node-b"]
 
     objects.run_fast(main())
 

@@ -7,6 +7,8 @@
         +------------+--> UNDOING ---------> KEPT       the old Pod stays where it is
                              |
                              +-------------> MOVED      a write whose answer was lost took effect after all
+                             |
+                             +--> RELEASING, REPLACING  the old Pod has failed meanwhile: the new one is needed
 
 STARTING: the new Pod is to become ready on the target (`evict`: the controller's own). RELEASING: the old Pod is marked
 as the one to go. REPLACING: the new Pod has its place. The API's objects hold the state, so that another process can
@@ -35,7 +37,7 @@ _NEXT = {
     State.STARTING: {State.RELEASING, State.REPLACING, State.UNDOING, State.MOVED, State.KEPT},
     State.RELEASING: {State.REPLACING, State.UNDOING, State.MOVED, State.KEPT},
     State.REPLACING: {State.MOVED, State.KEPT, State.UNDOING},
-    State.UNDOING: {State.KEPT, State.MOVED},
+    State.UNDOING: {State.RELEASING, State.REPLACING, State.KEPT, State.MOVED},
     State.MOVED: set(),
     State.KEPT: set(),
 }

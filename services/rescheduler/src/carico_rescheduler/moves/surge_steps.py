@@ -94,19 +94,32 @@ def next_action(view: View, limits: StepTimes, waited: Waited, *, is_stopping: b
         if view.surge.pod.is_terminal:
             return _after_surge(old, "the new Pod has ended")
         return _after_adoption(old, limits, waited)
-    gives_up = _why_not(view, old, limits, waited)
-    if is_stopping:
+    is_needed = _is_needed(view, old)
+    gives_up = _why_not(view, old, limits, waited, is_needed=is_needed)
+    if is_stopping and not is_needed:
         gives_up = gives_up or "the rescheduler stops"
     if gives_up:
         # The mark first: without the new Pod, it would not be found any more.
         return (Action.UNMARK, gives_up) if old is not None and old.leaves_for else (Action.DELETE, gives_up)
-    waits_for = _waits_for(view, waited)
+    waits_for = _waits_for(view, waited, is_needed=is_needed)
     if waits_for:
         return Action.WAIT, waits_for
-    assert old is not None
-    if old.leaves_for != view.surge.pod.name:
+    if old is not None and old.leaves_for != view.surge.pod.name:
         return Action.MARK, "the new Pod is ready"
-    return Action.ADOPT, "the old Pod is the one to go"
+    return Action.ADOPT, "a replica is missing without the new Pod" if is_needed else "the old Pod is the one to go"
+
+
+def _is_needed(view: View, old: objects.KnownPod | None) -> bool:
+    """Return whether a ready replica would be missing without the new Pod, as where the node of the old one dies.
+
+    The ReplicaSet that adopts the new Pod deletes one that is not ready, if it has one too many.
+    """
+    surge = view.surge
+    assert surge is not None
+    is_there = surge.ready_at_s is not None and surge.pod.node_name == view.target
+    if not is_there or (old is not None and old.ready_at_s is not None):
+        return False
+    return sum(each.ready_at_s is not None for each in view.pods if each.uid != surge.replaces) < view.wanted
 
 
 def _after_surge(old: objects.KnownPod | None, why: str) -> tuple[Action, str]:
@@ -123,19 +136,23 @@ def _after_adoption(old: objects.KnownPod | None, limits: StepTimes, waited: Wai
     return Action.WAIT, "the ReplicaSet is to delete the old Pod"
 
 
-def _why_not(view: View, old: objects.KnownPod | None, limits: StepTimes, waited: Waited) -> str:
+def _why_not(
+    view: View, old: objects.KnownPod | None, limits: StepTimes, waited: Waited, *, is_needed: bool
+) -> str:  # fmt: skip
     """Return why the move is given up; empty if it continues."""
     surge = view.surge
     assert surge is not None
     if surge.pod.is_terminal:
         # Such as a node without room for it: no controller would ever delete it.
         return f"the new Pod has ended on {surge.pod.node_name}"
-    if old is None:
-        return "the old Pod is gone"
     if not view.has_replica_set or view.wanted == 0:
         return "its ReplicaSet has no replicas any more"
     if surge.pod.owner is not None and surge.pod.owner.kind != "ReplicaSet":
         return f"a {surge.pod.owner.kind} controls the new Pod"
+    if is_needed:
+        return ""
+    if old is None:
+        return "the old Pod is gone"
     if surge.pod.node_name is None:
         return f"no room on {view.target} within {limits.place_s:.0f} s" if waited.seen_s > limits.place_s else ""
     if surge.pod.node_name != view.target:
@@ -146,7 +163,7 @@ def _why_not(view: View, old: objects.KnownPod | None, limits: StepTimes, waited
     return "other replicas were not ready" if waited.seen_s > 2.0 * limits.start_s else ""
 
 
-def _waits_for(view: View, waited: Waited) -> str:
+def _waits_for(view: View, waited: Waited, *, is_needed: bool) -> str:
     """Return what must happen before the old Pod may go; empty if it may go now."""
     surge = view.surge
     assert surge is not None
@@ -154,6 +171,8 @@ def _waits_for(view: View, waited: Waited) -> str:
         return f"the scheduler is to place it on {view.target}"
     if surge.ready_at_s is None or waited.ready_s < view.least_ready_s:
         return "the new Pod is to become ready"
+    if is_needed:
+        return ""
     # A ReplicaSet deletes Pods that are not ready before all others, whatever their cost.
     if len(view.pods) != view.wanted or any(each.ready_at_s is None for each in view.pods):
         return "all other replicas must be ready"
