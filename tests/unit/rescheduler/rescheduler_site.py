@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from carico_core.domain import pod_telemetry
+from carico_core.domain import errors, pod_telemetry
 from carico_core.numerics.rescheduling.containers import carico
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings, tasks
@@ -35,6 +35,28 @@ def make(context: contexts.Context, asked: planning.PlanRequest) -> decision.Pla
     return planning.make(context, dataclasses.replace(asked, effort=carico.Effort(proposals=2000)))
 
 
+class Member(memory_bus.MemoryBus):
+    """A member of the bus that can be cut off alone; `is_silent`: its connection looks alive nevertheless."""
+
+    is_cut = is_silent = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can be sent, as far as the member knows."""
+        return super().connected and (not self.is_cut or self.is_silent)
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Return the answer of a service; none arrives at a member that is cut off."""
+        if self.is_cut:
+            await asyncio.sleep(timeout_s)
+            raise errors.BusUnavailable(f"{subject}: no answer in time")
+        return await super().request(subject, payload, timeout_s=timeout_s)
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
+        """Call `handler` for each message, while this member is not cut off."""
+        return await super().subscribe(subject, lambda *message: None if self.is_cut else handler(*message))
+
+
 class Site:
     """Two nodes: nine replicas on the first overload it. And reschedulers by name."""
 
@@ -48,6 +70,7 @@ class Site:
             self.cluster.add_node(name)
         if replicas:
             self.cluster.add_deployment("web", ["node-a"] * replicas)
+        self.members: dict[str, Member] = {}
         self.running: dict[str, tuple[app.Rescheduler, tasks.Stop, asyncio.Task[None]]] = {}
         # What the scheduler answers, by node.
         self.fits = {"node-a": 0, "node-b": 9}
@@ -62,8 +85,9 @@ class Site:
         argv = ("--leader-identity", name, "--least-age-s", "600", "--every-s", "20", *flags)
         loaded = settings.load(setting.ReschedulerSettings, prefix="rescheduler", argv=argv, environ={}, program="test")
         made = app.Rescheduler(loaded, api=self.cluster.api, clock=self.clock, aside=at_once, make=make)
-        stop = tasks.Stop()
-        self.running[name] = made, stop, asyncio.create_task(made.run(self.bus, stop))
+        stop, member = tasks.Stop(), Member(self.bus.hub)
+        self.members[name] = member
+        self.running[name] = made, stop, asyncio.create_task(made.run(member, stop))
         return made
 
     async def stop(self, name: str) -> None:

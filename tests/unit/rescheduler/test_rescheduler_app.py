@@ -383,6 +383,31 @@ def test_one_of_two_moves_and_the_other_continues_what_it_left() -> None:
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("is_silent", [False, True], ids=["disconnected", "silent"])
+def test_a_leader_that_is_cut_off_from_nats_ends_its_move_and_offers_the_lease(is_silent: bool) -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            first = made.start("a")
+            while not first.leadership.leads():
+                await asyncio.sleep(0.1)
+            second = made.start("b")
+            made.cluster.gets_ready = lambda pod: False
+            while first.executor.current is None:
+                await asyncio.sleep(0.1)
+            made.members["a"].is_cut, made.members["a"].is_silent = True, is_silent
+            await asyncio.sleep(40.0)
+            assert first.leadership.leads() and first.executor.current is not None
+            made.cluster.gets_ready = lambda pod: True
+            await asyncio.sleep(15.0)
+            assert [each.state.value for each in first.executor.ended] == ["moved"]
+            assert second.leadership.leads() and not first.leadership.leads()
+            # First, the next leader measures the effect of that move.
+            await asyncio.sleep(300.0)
+            assert made.on("node-a") == 6 and made.cluster.marks() == [] and made.cluster.fewest_ready == 9
+
+    objects.run_fast(main())
+
+
 def test_a_stop_leaves_nothing_half_done() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:

@@ -126,14 +126,14 @@ def test_a_target_that_fills_meanwhile_ends_the_plan() -> None:
 def test_an_answer_of_the_scheduler_that_cannot_be_read_stops_no_service(answer: bytes) -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:
-            plain = made.bus.request
+            rescheduler = made.start("a")
+            plain = made.members["a"].request
 
             async def request(subject: str, payload: bytes, *, timeout_s: float) -> bytes:
                 is_fit = subject == scheduler.SUBJECT
                 return answer if is_fit else await plain(subject, payload, timeout_s=timeout_s)
 
-            made.bus.request = request  # type: ignore[method-assign]
-            rescheduler = made.start("a")
+            made.members["a"].request = request  # type: ignore[method-assign]
             await asyncio.sleep(60.0)
             assert not made.running["a"][2].done() and made.on("node-a") == 9
             assert rescheduler.rounds.rests.startswith("no scheduler answers: its answer cannot be read")

@@ -64,7 +64,7 @@ class Rescheduler:
         self.telemetry = telemetry.Telemetry(self.known, lease_s=settings.bus.lease_s, clock=clock, metrics=counted)
         duties = elector.Duties(
             is_fit=lambda: not self.informers.away(), prepare=_nothing, on_change=self._on_change,
-            is_idle=lambda: self.executor.current is None,
+            is_reached=self._is_reached, is_idle=lambda: self.rounds.is_idle,
         )  # fmt: skip
         self.leadership = status.Leadership(
             settings.leader, boot=self._boot, api=lease_api or api, clock=clock, duties=duties, program=setting.PROGRAM
@@ -162,6 +162,10 @@ class Rescheduler:
             endpoints=answers.Answers(source=self.rounds).endpoints(),
             queue=self._boot,
         )
+
+    def _is_reached(self) -> bool:
+        # A connection can look alive while nothing arrives: NATS clients notice a cut only after minutes.
+        return self.bus_metrics.why_not() is None and bool(self.known.advertisements)
 
     def _permit(self) -> None:
         if not self.leadership.leads():

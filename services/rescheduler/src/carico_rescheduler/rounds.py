@@ -119,6 +119,11 @@ class Rounds:
         """Whether plans are carried out without a request."""
         return self._parts.settings.automatic
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no round is under way, and so no move and no other write."""
+        return not self._is_turning
+
     def age_s(self, at_s: float) -> float:
         """Return the seconds since a time on the monotonic clock."""
         return self._parts.clock.monotonic_s() - at_s
