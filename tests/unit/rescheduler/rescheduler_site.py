@@ -101,10 +101,10 @@ class Site:
 
         async def fit(payload: bytes) -> bytes:
             asked = orjson.loads(payload)
-            assert asked["pod"]["kind"] == "Pod" and asked["limit"] == 1000
+            assert asked["pod"]["kind"] == "Pod" and asked["limit"] == 1
             rows = [
                 {"node": node, "fits": self.fits_on(node), "stopped_by": self.stopped_by, "detail": "full"}
-                for node in sorted(self.cluster.open)
+                for node in self.cluster.open & {asked["node"]}
             ]
             return orjson.dumps({"per_node": rows})
 

@@ -347,6 +347,21 @@ async def test_fit_of_a_described_pod_looks_at_its_requests_and_constraints() ->
     }
 
 
+async def test_fit_names_the_node_that_is_asked_for_first() -> None:
+    desk = answering.Desk(*(objects.make_node(f"node-{number}") for number in range(3)))
+    for number, capacity in enumerate((4.0, 0.0, 2.0)):
+        desk.hear(f"node-{number}", capacity)
+    named = {"pod": {"containers": [{"name": "main", "image": "x"}]}, "node": "node-1"}
+    found = await desk.ask("capacity.fit", **named)
+    assert [each["node"] for each in found["per_node"]] == ["node-1", "node-0", "node-2"]
+    (full,) = (await desk.ask("capacity.fit", **named, limit=1))["per_node"]
+    assert (full["node"], full["fits"], full["stopped_by"]) == ("node-1", 0, "pods")
+    found = await desk.ask("capacity.fit", **{**named, "node": "no-such"})
+    assert [each["node"] for each in found["per_node"]] == ["node-0", "node-2", "node-1"]
+    with pytest.raises(errors.CaricoError, match="node"):
+        await desk.ask("capacity.fit", **{**named, "node": 7})
+
+
 async def test_fit_does_not_keep_made_up_classes() -> None:
     desk = answering.Desk()
     desk.hear_cost("node-0", {"cpu": 4.0}, {"*": {"cpu": 1.0}})

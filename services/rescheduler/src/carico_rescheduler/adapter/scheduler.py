@@ -15,8 +15,6 @@ from carico_rescheduler.plan import decision
 
 SUBJECT = subjects.query("scheduler", "capacity.fit")
 ANSWER_MOST_S = 5.0
-# The most rows that an answer has; the node that takes the Pod comes first.
-_ROWS = 1000
 _WHY_MOST = 200
 
 
@@ -77,9 +75,11 @@ class Asker:
             raise errors.BusUnavailable(f"its answer cannot be read: {error!r}"[:_WHY_MOST]) from error
 
     async def _question(self, move: decision.Move) -> dict[str, Any] | None:
+        # The row of the target alone: a large cluster has more nodes than an answer has rows.
+        where = {"node": move.target, "limit": 1}
         replica_set = self.known.replica_set_of(move.pod)
         if replica_set is None:
-            return {"like": move.pod.pod.key, "limit": _ROWS}
+            return {"like": move.pod.pod.key, **where}
         path = f"/apis/apps/v1/namespaces/{replica_set.namespace}/replicasets/{replica_set.name}"
         try:
             found = await self.api.request("GET", path)
@@ -87,7 +87,7 @@ class Asker:
             return None
         # The very Pod that a move would create.
         pod = surge_pod.body(found, old_uid=move.pod.uid, source=move.source, target=move.target, why=move.why)
-        return {"pod": pod, "limit": _ROWS}
+        return {"pod": pod, **where}
 
 
 def _read(answer: bytes, target: str) -> Refusal | None:

@@ -47,8 +47,12 @@ class _Found:
 
 
 async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
-    """Return per node and in total how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
+    """Return per node and in total how many more Pods of a kind fit, as JSON. Raises `BadQuestion`.
+
+    A node that the question names is the first of the answer.
+    """
     limit, kind = questions.limit_of(asked), kinds.kind_of(known, asked)
+    first = questions.text_of(asked, "node") if "node" in asked else ""
     scores = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
     if _is_by_peers(scores):
@@ -56,7 +60,7 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
     else:
         found = await _counted(known, kind, scores, clock)
     return {
-        **_summary(kind, found, limit, known.lease_s),
+        **_summary(kind, found, limit, known.lease_s, first=first),
         # True if counting stopped at a limit: more may fit.
         "at_least": is_capped,
         "threshold": scores.view.policy.threshold,
@@ -94,9 +98,9 @@ def _stops_of_some(scores: cycle_scores.Scores) -> str | None:
     return collections.Counter(asked).most_common(1)[0][0] if asked else None
 
 
-def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) -> dict[str, Any]:
+def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float, *, first: str) -> dict[str, Any]:
     stops: collections.Counter[str] = collections.Counter(each.stopped_by for each in found)
-    rows = sorted(found, key=lambda each: (-each.fits, -each.free, each.node))
+    rows = sorted(found, key=lambda each: (each.node != first, -each.fits, -each.free, each.node))
     return {
         "of": kind.of,
         "class": kind.pod_class,

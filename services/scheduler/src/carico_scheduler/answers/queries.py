@@ -85,7 +85,10 @@ class Answers:
         return await self._dump(await self._nodes.take(answer))
 
     async def capacity_fit(self, payload: bytes) -> bytes:
-        """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
+        """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node.
+
+        The first of up to "limit" nodes is "node", if that is asked for; the others follow by how many fit.
+        """
         asked = serving.read_question(payload)
         return await self._dump(await self._fits.take(lambda: fit.answer(self.known, asked, self.clock)))
 
