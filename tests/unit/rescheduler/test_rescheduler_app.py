@@ -15,7 +15,7 @@ from carico_core.wire import subjects
 from carico_rescheduler import reflection
 from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import generator
+from carico_rescheduler.plan import generator, planning
 from tests.unit.rescheduler import fake_cluster, rescheduler_site
 from tests.unit.scheduler import objects
 
@@ -210,6 +210,37 @@ def test_on_request_only_it_plans_and_moves_when_asked() -> None:
             while (await made.ask("moves.list"))["rounds"] < rounds:
                 await asyncio.sleep(0.5)
             assert (made.on("node-a"), made.on("node-b")) == (7, 2)
+
+    objects.run_fast(main())
+
+
+def test_a_request_ends_with_the_term_in_which_it_was_made() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            rescheduler = made.start("a", "--no-automatic")
+            is_to_calculate = asyncio.Event()
+
+            async def aside(calculate: Callable[[], T]) -> T:
+                await is_to_calculate.wait()
+                return calculate()
+
+            rescheduler.planner.aside = aside
+            await asyncio.sleep(30.0)
+            rescheduler.rounds.apply(planning.Question())
+            # Another replica takes the Lease, and dies.
+            (lease,) = made.cluster.api.objects.all("leases", fake_cluster.EVERYTHING)
+            lease["spec"] |= {"holderIdentity": "b", "leaseTransitions": 1}
+            key = (lease["metadata"]["namespace"], lease["metadata"]["name"])
+            made.cluster.api.objects.update("leases", key, lease, "test")
+            while rescheduler.leadership.leads():
+                await asyncio.sleep(0.1)
+            is_to_calculate.set()
+            await asyncio.sleep(120.0)
+            assert rescheduler.leadership.leads() and made.on("node-a") == 9
+            assert rescheduler.rounds.rests == "plans are carried out on request only"
+            rescheduler.rounds.apply(planning.Question())
+            await asyncio.sleep(30.0)
+            assert made.on("node-a") == 6
 
     objects.run_fast(main())
 

@@ -58,8 +58,9 @@ class Rounds:
         self.ended = 0
         self._is_turning = False
         self._recovered = False
-        # Set by a query: the next round carries out this plan, automatic or not.
+        # Set by a query: the next round of this term carries out this plan, automatic or not.
         self._asked: planning.Question | None = None
+        self._asked_in: int | None = None
         self._wake = asyncio.Event()
         self._is_stopping = False
 
@@ -96,7 +97,7 @@ class Rounds:
 
     def apply(self, asked: planning.Question) -> int:
         """Have a round carry out a plan; return how many rounds have ended when it has."""
-        self._asked = asked
+        self._asked, self._asked_in = asked, self._parts.leadership.term()
         self._wake.set()
         return self.ended + (2 if self._is_turning else 1)
 
@@ -133,6 +134,9 @@ class Rounds:
     async def _round(self) -> float:
         """Make one plan and carry it out; return the seconds until the next round."""
         asked, self._asked = self._asked, None
+        # Who asked was told that another replica leads: that one does not know of the request.
+        if self._asked_in != self._parts.leadership.term():
+            asked = None
         self._is_turning, pause_s = True, self._parts.settings.every_s
         try:
             self.rests = await self._turn(asked)
