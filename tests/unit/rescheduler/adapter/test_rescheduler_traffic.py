@@ -16,6 +16,7 @@ from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects as contexts
 from carico_rescheduler.context import problem, services
 from tests.unit.rescheduler import cluster_objects as objects
+from tests.unit.scheduler import objects as parts
 
 
 class Site:
@@ -40,6 +41,14 @@ class Site:
         values = {"boot": "0" * 16, "seq": self.seq, "ts_ns": 1, "interval_s": 10.0, "network": "", "flows": flows}
         record = PodTraffic(node=node, **(values | changes))  # type: ignore[arg-type]  # names checked by the record
         self.telemetry.on_traffic(subjects.traffic(node), wire.encode_traffic(record))
+
+    def advertise(self, times: int = 1) -> None:
+        """Advertise once a second."""
+        for _ in range(times):
+            self.clock.advance(1.0)
+            self.seq += 1
+            made = parts.make_advertisement("n1", 1.0, seq=self.seq)
+            self.telemetry.on_advertisement(subjects.capacity("n1"), wire.encode_advertisement(made))
 
     def flows(self) -> tuple[clusters.Flow, ...]:
         self.telemetry.forget()
@@ -70,6 +79,22 @@ def test_what_a_node_that_the_api_does_not_show_reports_is_not_kept() -> None:
     site.known.nodes.lacking = "the API does not answer: it is away"
     send()
     assert site.telemetry.snapshot().dropped == {("pods", "foreign_node"): 100}
+
+
+def test_what_agents_could_not_send_for_an_hour_is_no_traffic_of_now() -> None:
+    site = Site()
+    site.advertise()
+    site.report(to("10.0.2.1", 36_000_000), interval_s=3600.0)
+    assert site.flows() == () and site.telemetry.snapshot().dropped == {("traffic", "too_old"): 1}
+    # The next report is waited for, once.
+    site.advertise(15)
+    site.report(to("10.0.2.1", 1000))
+    site.report(to("10.0.2.1", 36_000_000), interval_s=3600.0)
+    assert "less than 24 s" in site.telemetry.incomplete()
+    (flow,) = site.flows()
+    assert flow.bytes_per_s == 100.0
+    site.advertise(10)
+    assert site.telemetry.incomplete() == ""
 
 
 def test_a_node_cannot_report_the_load_of_another_nodes_pod() -> None:

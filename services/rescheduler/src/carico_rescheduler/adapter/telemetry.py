@@ -72,6 +72,8 @@ class Telemetry:
         self._advertised_s: dict[str, float] = {}
         # Since when any agent has been heard without a break; None while none is.
         self._heard_since_s: float | None = None
+        # Whether agents have sent a report since then that was dropped, so that the next one is to be waited for.
+        self._is_after_outage = False
         self._loads_s: dict[str, float] = {}
         self._loaded: dict[str, frozenset[str]] = {}
         self._traffic = traffic.TrafficWindow()
@@ -119,8 +121,14 @@ class Telemetry:
     def on_traffic(self, subject: str, payload: bytes) -> None:
         """Take in the traffic of a node's Pods."""
         found = self._decoded("traffic", subject, lambda: wire.decode_traffic(payload, subject=subject))
-        if found is not None:
-            self._traffic.add(found, self._clock.monotonic_s())
+        if found is None:
+            return
+        if found.interval_s > traffic.WINDOW_S:
+            # The first report after an outage of the bus is about all of it.
+            self._is_after_outage = True
+            self._drop("traffic", subject, errors.Drop.TOO_OLD, f"traffic of {found.interval_s:.0f} s")
+            return
+        self._traffic.add(found, self._clock.monotonic_s())
 
     def forget(self) -> None:
         """Forget advertisements that are older than the lease, and what nodes have reported too long ago."""
@@ -130,7 +138,7 @@ class Telemetry:
             del self._advertised_s[node]
             self._into.advertisements.pop(node, None)
         if not self._advertised_s:
-            self._heard_since_s = None
+            self._heard_since_s, self._is_after_outage = None, False
         for node in [node for node, at_s in self._loads_s.items() if now_s - at_s > LOADS_S]:
             del self._loads_s[node]
             for uid in self._loaded.pop(node):
@@ -143,10 +151,10 @@ class Telemetry:
         """
         if not self._into.advertisements:
             return "no advertisement of any node has arrived"
-        since_s = self._heard_since_s
-        if since_s is None or self._clock.monotonic_s() - since_s < COMPLETE_S:
+        since_s, complete_s = self._heard_since_s, COMPLETE_S * (2.0 if self._is_after_outage else 1.0)
+        if since_s is None or self._clock.monotonic_s() - since_s < complete_s:
             return (
-                f"agents have been heard for less than {COMPLETE_S:.0f} s: each reports loads and traffic in that time"
+                f"agents have been heard for less than {complete_s:.0f} s: each reports loads and traffic in that time"
             )
         return ""
 

@@ -10,7 +10,7 @@ from carico_core.numerics.rescheduling import pod_traffic
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import services
 
-# Nothing is older. Reports come every 10 s.
+# Reports come every 10 s; one about a longer time than this is dropped.
 WINDOW_S = 120.0
 # Reports of a node within this time are added up, at most so many of them: a minute later than the first of them has
 # ended, they leave the window together. Added up, a plan joins a sixth of what agents have sent.
