@@ -539,6 +539,29 @@ def test_evictions_and_failures_are_remembered_by_the_next_leader() -> None:
     objects.run_fast(main())
 
 
+def test_a_pod_that_the_scheduler_places_elsewhere_gains_nothing_and_ends_the_plan() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            # The scheduler of the site chooses the first node, which no plan does: it is overloaded.
+            made.cluster.add_node("node-0")
+            made.cluster.add_deployment("busy", ["node-0"], schedulerName="other")
+            made.loads["busy"] = pod_telemetry.PodLoad("*", 8.0, 0.0, 2.0**20)
+            rescheduler = made.start("a", "--mode", "evict", "--every-s", "60")
+            while not rescheduler.executor.ended:
+                await asyncio.sleep(0.5)
+            plan = rescheduler.rounds.last
+            assert plan is not None and {each.target for each in plan.moves} == {"node-b"} and len(plan.moves) > 1
+            await asyncio.sleep(300.0)
+            (moved,) = rescheduler.executor.ended
+            assert (moved.state.value, moved.target) == ("moved", "node-0")
+            assert not rescheduler.metrics.value("predicted_gain_total")
+            assert not rescheduler.rounds.reflection.is_settling()
+            # The next replica would end there, too.
+            assert (await made.ask("plan.get"))["plan"]["skipped_pods"]["failed"] >= 8
+
+    objects.run_fast(main())
+
+
 def test_moves_before_an_outage_are_measured_as_well() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:

@@ -81,16 +81,17 @@ class Journal:
         self._began[minute] = self._began.get(minute, 0) + 1
         await self._save()
 
-    async def end(self, uid: str, move: records.Record) -> None:
+    async def end(self, uid: str, move: records.Record, *, is_elsewhere: bool = False) -> None:
         """Note what became of the move that began with this UID. After one that failed, its controller's Pods rest.
 
         What stopped it, such as an image that cannot be pulled or a quota, usually lasts, and stops the next replica as
-        well: without a rest, each plan would try one.
+        well: without a rest, each plan would try one. `is_elsewhere`: the new Pod is on another node than planned, as
+        the next one would be.
         """
         self._moving.pop(uid, None)
         if move.is_marked:
             self._moving[uid] = None
-        if move.owner and move.state is records.State.KEPT:
+        if move.owner and (move.state is records.State.KEPT or is_elsewhere):
             why = f"{move.pod}: {move.detail}"[:_WHY_MOST]
             self._rests[move.owner] = self._now_s() + FAILED_REST_S, why
         try:

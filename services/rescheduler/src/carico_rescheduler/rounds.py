@@ -189,7 +189,7 @@ class Rounds:
         return self._lasting.why_not(context, plan, self._parts.planner.rule(), self._parts.clock.monotonic_s())
 
     async def _carry_out(self, plan: decision.Plan) -> str:
-        """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""
+        """Make the moves of a plan in order, until one fails or ends elsewhere: the rest is for another cluster."""
         gain, why = 0.0, ""
         made: list[records.Record] = []
         try:
@@ -207,6 +207,9 @@ class Rounds:
                     why = f"{ended.pod}: {ended.detail}"
                     break
                 made.append(ended)
+                if ended.target != move.target:
+                    why = f"{ended.pod}: {ended.detail}"
+                    break
                 gain += move.gain
         finally:
             if made:

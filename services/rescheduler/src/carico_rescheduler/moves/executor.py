@@ -90,7 +90,7 @@ class Executor:
                 await self._pin.run(made, namespace=replica_set.namespace, deployment=deployment.name, host=host)
         finally:
             self._end(made)
-        await parts.journal.end(noted, made)
+        await parts.journal.end(noted, made, is_elsewhere=made.target != move.target)
         return made
 
     async def recover(self) -> int:
