@@ -139,7 +139,8 @@ class Rounds:
             asked = None
         self._is_turning, pause_s = True, self._parts.settings.every_s
         try:
-            self.rests = await self._turn(asked)
+            why = await self._turn(asked)
+            self.rests = "; ".join(filter(None, (why, self.executor.stuck_pins)))
         except (asked_plans.NotReady, records.NotLeading) as error:
             self.rests = str(error)
             pause_s = min(SOON_S if self._recovered else FIRST_S, pause_s)

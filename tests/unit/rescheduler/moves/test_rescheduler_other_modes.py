@@ -181,6 +181,59 @@ def test_a_process_that_dies_while_it_pins_leaves_no_mark(write: int, is_sent: b
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("mode", [movable.Mode.SURGE, movable.Mode.EVICT])
+@pytest.mark.parametrize("has_rolled_out", [False, True])
+def test_a_process_of_another_mode_leaves_no_pin_half_done(has_rolled_out: bool, mode: movable.Mode) -> None:
+    async def main() -> None:
+        async with deployed(rolls_out=has_rolled_out) as made:
+            count_generations(made)
+            with pytest.raises(surges.Crash):
+                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await asyncio.sleep(5.0)
+            process = made.process(mode=mode)
+            assert await process.recover() == 1 and process.stuck_pins == ""
+            assert not deployment(made)["metadata"]["annotations"]
+            assert selector(made) == ({movable.HOSTNAME: "node-b"} if has_rolled_out else {})
+            assert await made.process(mode=mode).recover() == 0
+
+    objects.run_fast(main())
+
+
+def test_a_pin_that_another_mode_has_no_right_to_undo_is_named_until_it_has() -> None:
+    async def main() -> None:
+        async with deployed(rolls_out=False) as made:
+            count_generations(made)
+            with pytest.raises(surges.Crash):
+                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await asyncio.sleep(5.0)
+            process = made.process()
+            refused = errors.Forbidden(status=403, reason="Forbidden", message="no right", request="GET")
+            made.cluster.api.fail_next(refused, method="GET", path="/deployments")
+            assert await process.recover() == 1
+            assert process.stuck_pins.startswith("default/web is half pinned to node-b, and the API refuses: ")
+            assert "no right" in process.stuck_pins
+            assert await process.recover() == 1
+            assert process.stuck_pins == "" and selector(made) == {}
+
+    objects.run_fast(main())
+
+
+def test_a_stop_undoes_a_pin_that_has_not_rolled_out() -> None:
+    async def main() -> None:
+        async with deployed(rolls_out=False) as made:
+            count_generations(made)
+            process = made.process(mode=movable.Mode.NODE_SELECTOR)
+            moving = asyncio.create_task(process.run(made.move()))
+            while process.current is None or process.current.state is not records.State.REPLACING:
+                await asyncio.sleep(0.1)
+            process.stop()
+            async with asyncio.timeout(5.0):
+                assert (await moving).state is records.State.KEPT
+            assert selector(made) == {} and not deployment(made)["metadata"]["annotations"]
+
+    objects.run_fast(main())
+
+
 def test_a_refusal_that_lasts_leaves_the_mark_to_a_later_process() -> None:
     async def main() -> None:
         async with deployed() as made:

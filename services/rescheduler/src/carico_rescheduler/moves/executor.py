@@ -46,8 +46,13 @@ class Executor:
         self._evict = evict.Evict(
             api=parts.api, known=parts.known, clock=parts.clock, permit=parts.permit, within_s=within_s
         )
-        self._pin = pin.Pin(api=parts.api, clock=parts.clock, permit=parts.permit, within_s=within_s)
+        self._pin = pin.Pin(
+            api=parts.api, clock=parts.clock, permit=parts.permit, within_s=within_s, is_undone=self._undoes_pins
+        )
         self._line = logs.get("moves")
+        self._is_stopping = False
+        # Pins of an earlier process that the API refuses to change, in words; empty if there are none.
+        self.stuck_pins = ""
         self.current: records.Record | None = None
         # Whether the last move was cut off: a write of it may still take effect.
         self.is_cut_off = False
@@ -58,7 +63,12 @@ class Executor:
 
     def stop(self) -> None:
         """Undo the move under way if it can be undone."""
+        self._is_stopping = True
         self._surge.stop()
+
+    def _undoes_pins(self) -> bool:
+        """Return whether a rollout under way is undone: also where Deployments are not pinned any more."""
+        return self._is_stopping or self._parts.mode is not movable.Mode.NODE_SELECTOR
 
     async def run(self, move: decision.Move) -> records.Record:
         """Make a move, and return what became of it. Raises `NotLeading`, `ApiUnavailable`."""
@@ -107,12 +117,14 @@ class Executor:
         for each in _one_of_each_namespace(filter(self._is_stray, list(self._parts.known.pods.found.values()))):
             await self._clear(each)
             count += 1
-        # Other modes have no right to change Deployments.
-        if self._parts.mode is movable.Mode.NODE_SELECTOR:
-            for pinned in list(self._parts.known.deployments.found.values()):
-                if pinned.uid in begun and pin.parse_mark(pinned.pinned) is not None:
-                    await self._resume_pin(pinned)
-                    count += 1
+        stuck = []
+        for pinned in list(self._parts.known.deployments.found.values()):
+            if pinned.uid in begun and pin.parse_mark(pinned.pinned) is not None:
+                move = await self._resume_pin(pinned)
+                count += 1
+                if move.is_marked:
+                    stuck.append(f"{move.pod} is half pinned to {move.target}, and {move.detail}")
+        self.stuck_pins = "; ".join(stuck)
         return count
 
     def _left_surges(self) -> list[objects.KnownPod]:
@@ -161,7 +173,7 @@ class Executor:
             return
         self._parts.metrics.recovered.labels("cleared").inc()
 
-    async def _resume_pin(self, found: objects.Deployment) -> None:
+    async def _resume_pin(self, found: objects.Deployment) -> records.Record:
         mark = pin.parse_mark(found.pinned)
         move = records.Record(
             pod=f"{found.namespace}/{found.name}", uid=found.uid, source="", target=mark["node"] if mark else "",
@@ -175,6 +187,7 @@ class Executor:
             self._end(move)
         await self._parts.journal.end(found.uid, move)
         self._parts.metrics.recovered.labels(move.state.value).inc()
+        return move
 
     def _begin(self, move: records.Record) -> None:
         self.current = move

@@ -25,12 +25,13 @@ Object = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """Changes Deployments. `within_s`: how long a rollout may take."""
+    """Changes Deployments. `within_s`: how long a rollout may take; `is_undone`: whether it is undone before."""
 
     api: api_actions.BindApi
     clock: clocks.Clock
     permit: Callable[[], None]
     within_s: float
+    is_undone: Callable[[], bool]
 
     async def run(self, move: records.Record, *, namespace: str, deployment: str, host: str) -> None:
         """Pin a Deployment to the node with that label `kubernetes.io/hostname`, and wait. Raises `NotLeading`."""
@@ -76,9 +77,10 @@ class Pin:
         if not unsettled:
             await self._patch(path, found, selected=_selector(found).get(movable.HOSTNAME), mark=None)
             self._end(move, records.State.MOVED, "the Deployment is pinned")
-        elif self.clock.monotonic_s() - move.began_s > self.within_s:
+        elif self.is_undone() or self.clock.monotonic_s() - move.began_s > self.within_s:
             await self._patch(path, found, selected=mark["before"], mark=None)
-            self._end(move, records.State.KEPT, f"undone: {unsettled} after {self.within_s:.0f} s")
+            after = "" if self.is_undone() else f" after {self.within_s:.0f} s"
+            self._end(move, records.State.KEPT, f"undone: {unsettled}{after}")
         else:
             move.detail = unsettled
 
