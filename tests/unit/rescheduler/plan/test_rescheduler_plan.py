@@ -200,6 +200,20 @@ def test_no_step_exceeds_the_room_that_its_target_advertises() -> None:
     assert [each.why for each in found.left_out] == [decision.Left.BLOCKED]
 
 
+@pytest.mark.parametrize(
+    ("on_each", "expected"), [((50, 0), (50, 0)), ((51, 0), (50, 1)), ((60, 19), (50, 29)), ((60, 20), (60, 20))]
+)
+def test_the_thresholds_count_pods_and_not_what_belongs_to_the_node(
+    on_each: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    """Over-used are nodes above 50 Pods, under-used those below 20."""
+    known = world.make({"node-a": 200.0, "node-b": 200.0})
+    world.deploy(known, "web", ["node-a"] * on_each[0] + ["node-b"] * on_each[1], tasks=0.01, memory_bytes=0.0)
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    (aim,) = generator._aims(context, EFFORT, WEIGHTS, seed=1, algorithm=generator.THRESHOLD)
+    assert tuple(np.bincount(aim[: len(context.pods)], minlength=2)) == expected
+
+
 def test_each_step_gains_what_the_costs_say() -> None:
     context = random_context(seed=3, nodes=5, pods=20, pairs=30)
     curve = next(generator.curves(context, EFFORT, seed=2, weights=WEIGHTS, most=50))

@@ -67,7 +67,7 @@ def _aims(
         # Some of the first have room only once others have made a detour, and what has none at all is to be reported.
         return [found[0], *solve(1.0, context.room)[:_AIMS_MOST]]
     if algorithm == THRESHOLD:
-        return [threshold.rebalanced(problem)]
+        return [threshold.rebalanced(problem, counted=np.arange(problem.containers) < len(context.pods))]
     answer = annealing.solve(
         problem, annealing.Variant(algorithm), seed=seed, schedule=_SCHEDULE, budget_s=effort.budget_s,
         now_s=effort.now_s,

@@ -15,15 +15,17 @@ _UNDER_SHARE, _UNDER_CONTAINERS = 0.2, 20
 _OVER_SHARE, _OVER_CONTAINERS = 0.5, 50
 
 
-def rebalanced(problem: model.Problem) -> model.Ints:
+def rebalanced(problem: model.Problem, *, counted: model.Bools | None = None) -> model.Ints:
     """Return the placement after containers have left over-used servers for servers that are under-used at the start.
 
     The fullest server comes first, and of it the smallest container. Each goes to the emptiest under-used server where
-    every constraint holds and which it does not make over-used. Without such a server it stays.
+    every constraint holds and which it does not make over-used. Without such a server it stays. `counted` (P,): the
+    containers that count where containers are counted; None: all.
     """
     model.check_present(problem)
     groups, group = model.contracted(problem)
-    size = np.bincount(group)
+    each_counts = np.ones(problem.containers) if counted is None else counted.astype(np.float64)
+    size = model.totals(group, each_counts, groups.containers)
     placed = groups.present.copy()
     targets = np.flatnonzero(_under(groups, placed, size))
     usage = _usage(groups, placed)
@@ -36,7 +38,7 @@ def rebalanced(problem: model.Problem) -> model.Ints:
     return placed[group]
 
 
-def _move(problem: model.Problem, placed: model.Ints, size: model.Ints, *, each: int, targets: model.Ints) -> None:
+def _move(problem: model.Problem, placed: model.Ints, size: arrays.Array, *, each: int, targets: model.Ints) -> None:
     source = placed[each]
     for target in targets[np.argsort(_usage(problem, placed)[targets].max(axis=1), kind="stable")]:
         placed[each] = target
@@ -51,11 +53,11 @@ def _usage(problem: model.Problem, placed: model.Ints) -> arrays.Array:
     return np.divide(used, problem.capacity, out=np.zeros_like(used), where=problem.capacity > 0.0)
 
 
-def _under(problem: model.Problem, placed: model.Ints, size: model.Ints) -> model.Bools:
+def _under(problem: model.Problem, placed: model.Ints, size: arrays.Array) -> model.Bools:
     count = np.bincount(placed, weights=size, minlength=problem.servers)
     return (_usage(problem, placed) < _UNDER_SHARE).all(axis=1) & (count < _UNDER_CONTAINERS)
 
 
-def _over(problem: model.Problem, placed: model.Ints, size: model.Ints) -> model.Bools:
+def _over(problem: model.Problem, placed: model.Ints, size: arrays.Array) -> model.Bools:
     count = np.bincount(placed, weights=size, minlength=problem.servers)
     return (_usage(problem, placed) > _OVER_SHARE).any(axis=1) | (count > _OVER_CONTAINERS)
