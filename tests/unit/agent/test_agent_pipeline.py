@@ -221,9 +221,10 @@ def test_both_messages_pass_the_wire_for_both_estimators() -> None:
         for _ in range(15):
             state = node.second(0.3, 0.2, pods=2)
         stamp = advertisement.Stamp(node="node-1", boot="17979cfe362a0001", seq=4, ts_ns=2 * 10**18)
-        record = advertisement.capacity(stamp, state, dims=chosen.node.dims, covers=frozenset({"uid-1"}))
+        record = advertisement.capacity(stamp, state, node=chosen.node, covers=frozenset({"uid-1"}))
         back = wire.decode_advertisement(wire.encode_advertisement(record), subject="carico.v1.capacity.node-1")
         assert back == record
+        assert back.ceiling == dict(zip(chosen.node.dims, chosen.node.ceiling, strict=True))
         local = advertisement.local_subspace(stamp, state, node.pipeline, node=chosen.node)
         assert local is not None
         read = wire.decode_subspace(wire.encode_subspace(local), subject="carico.v1.subspace.node-1")

@@ -47,7 +47,7 @@ def advertisements(draw: Any) -> messages.Advertisement:
         covers=draw(st.frozensets(st.uuids().map(str), max_size=5)), mode=draw(st.sampled_from(messages.Mode)),
         usage=draw(SHARES), parts=draw(SHARES), direction=draw(st.dictionaries(DIM_NAMES, st.floats(-1e9, 1e9))),
         headroom=draw(st.none() | st.dictionaries(DIM_NAMES, QUANTITIES)), classes=draw(st.none() | classes),
-        limit=draw(st.none() | st.integers(0, 10**6)),
+        limit=draw(st.none() | st.integers(0, 10**6)), ceiling=draw(st.none() | SHARES),
     )  # fmt: skip
 
 

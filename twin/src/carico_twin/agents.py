@@ -187,7 +187,7 @@ class TwinAgent:
     def _publish_capacity(self) -> None:
         assert self.state is not None
         stamp = self._stamps.next("capacity")
-        message = advertisement.capacity(stamp, self.state, dims=telemetry.DIMS, covers=self._covers)
+        message = advertisement.capacity(stamp, self.state, node=self._config, covers=self._covers)
         self._send(self, message)
 
     def _wall_ns(self, at_s: float) -> int:

@@ -50,18 +50,20 @@ def _nodes(found: Row, is_wide: bool) -> list[str]:
     """Return the nodes whose load or Pods change, the most loaded first; all with -o wide."""
     changed = [each for each in found["nodes"] if is_wide or each["pods"]["before"] != each["pods"]["after"]]
     shown = sorted(changed, key=lambda each: -each["load"]["before"])[: None if is_wide else _ROWS]
-    top = max([found["saturation"], *(max(each["load"].values()) for each in shown)], default=1.0)
+    limits = [each["saturation"] for each in shown]
+    top = max([*limits, *(max(each["load"].values()) for each in shown)], default=1.0)
     rows = [
         (
-            each["node"], _bar(each["load"]["before"], top, found["saturation"]), f"{each['load']['before']:.2f}",
-            _bar(each["load"]["after"], top, found["saturation"]), f"{each['load']['after']:.2f}",
+            each["node"], _bar(each["load"]["before"], top, each["saturation"]), f"{each['load']['before']:.2f}",
+            _bar(each["load"]["after"], top, each["saturation"]), f"{each['load']['after']:.2f}",
             f"{each['pods']['before']} -> {each['pods']['after']}",
         )
         for each in shown
     ]  # fmt: skip
     if not rows:
         return ["no node changes"]
-    note = f"load: runnable tasks per core; a node is overloaded above {found['saturation']:.2f} (x)"
+    range_text = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (min(limits), max(limits))))
+    note = f"load: runnable tasks per core; a node is overloaded above {range_text} (x)"
     return [*formats.aligned(("NODE", "BEFORE", "", "AFTER", "", "PODS"), rows, left=None), *words.paragraph(note, "")]
 
 

@@ -169,7 +169,7 @@ class Agent:
         if self._traces is not None:
             self._traces.advertised(self._covers, seq=stamp.seq, capacity=self.state.estimate.capacity)
         return wire.encode_advertisement(
-            advertisement.capacity(stamp, self.state, dims=self._node.dims, covers=self._covers)
+            advertisement.capacity(stamp, self.state, node=self._node, covers=self._covers)
         )
 
     def next_subspace(self) -> bytes | None:

@@ -150,14 +150,14 @@ class AgentSettings:
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],
         help="CPU usage up to which the node takes Pods; 1 is two runnable tasks per core",
-        minimum=0.05,
+        minimum=base.CEILING_LEAST,
         maximum=1.0,
         why="packs without hurting Pod times on really running Pods; lower isolates more",
     )
     ceiling_memory: float = setting(
         base.DEFAULT_CEILING["memory"],
         help="memory usage up to which the node takes Pods",
-        minimum=0.05,
+        minimum=base.CEILING_LEAST,
         maximum=1.0,
         why="memory cannot be shared in time",
     )

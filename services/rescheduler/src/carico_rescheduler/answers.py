@@ -207,7 +207,6 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
         "verdict": plan.verdict,
         "gain": round(plan.gain, 6),
         "has_traffic": plan.has_traffic,
-        "saturation": plan.saturation,
         "unresolved_bytes": plan.gaps.unresolved_bytes,
         "skipped_readings": [
             {"node": node, "why": why, "count": count}
@@ -239,6 +238,7 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
         "nodes": [
             {
                 "node": each.node, "load": {"before": each.before, "after": each.after},
+                "saturation": each.saturation,
                 "pods": {"before": each.pods_before, "after": each.pods_after},
             }
             for each in sorted(plan.nodes, key=lambda each: each.pods_before == each.pods_after)[:ROWS_MOST]

@@ -84,13 +84,13 @@ class ReschedulerSettings:
         10.0, help="how long a shutdown waits until the move under way has ended or is undone", unit="s",
         minimum=0.0, maximum=300.0,
     )  # fmt: skip
-    ceiling_cpu: float = settings.setting(
-        base.DEFAULT_CEILING["cpu"], help="the agents' --ceiling-cpu: above it, a node is overloaded",
-        minimum=0.05, maximum=1.0, why="a lower one would take apart what the scheduler packs",
+    ceiling_cpu: float | None = settings.setting(
+        None, help="CPU usage above which every node is overloaded", minimum=base.CEILING_LEAST, maximum=1.0,
+        why="agents advertise their own; a lower one would take apart what the scheduler packs",
     )  # fmt: skip
-    ceiling_memory: float = settings.setting(
-        base.DEFAULT_CEILING["memory"], help="the agents' --ceiling-memory: no move fills a node further",
-        minimum=0.05, maximum=1.0,
+    ceiling_memory: float | None = settings.setting(
+        None, help="memory usage above which no move fills a node", minimum=base.CEILING_LEAST, maximum=1.0,
+        why="agents advertise their own",
     )  # fmt: skip
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
@@ -115,7 +115,7 @@ class ReschedulerSettings:
         )
 
     def ceilings(self) -> contexts.Ceilings:
-        """Return up to where the scheduler fills a node."""
+        """Return what replaces the ceilings that agents advertise."""
         return contexts.Ceilings(cpu=self.ceiling_cpu, memory=self.ceiling_memory)
 
     def rule(self) -> decision.Rule:

@@ -93,6 +93,16 @@ def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
     assert "moves by itself, by surge" in found
 
 
+def test_the_plan_shows_above_which_load_each_node_is_overloaded() -> None:
+    found = planned()
+    assert "a node is overloaded above 1.50 (x)" in cluster_text.plan(found, is_wide=False)
+    node = next(each for each in found["plan"]["nodes"] if each["node"] == "node-a")
+    node["saturation"] = 2.5
+    text = cluster_text.plan(found, is_wide=False)
+    assert "a node is overloaded above 1.50 to 2.50 (x)" in text
+    assert "xxx" not in next(line for line in text.splitlines() if line.startswith("node-a"))
+
+
 def test_a_plan_that_waits_says_for_what() -> None:
     found = cluster_text.plan(planned() | {"rests": "it has not lasted"}, is_wide=False)
     assert found.splitlines()[-1] == "at rest: it has not lasted"

@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import constraints, selectors
-from carico_core.numerics.rescheduling.containers import model
+from carico_core.numerics.rescheduling.containers import gains, model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
@@ -21,15 +21,37 @@ def test_loads_are_those_of_pods_and_of_what_belongs_to_the_node() -> None:
     world.measured(known, "node-a", {}, baseline=0.8)
     context = world_context(known)
     assert loads_of(context) == pytest.approx([2.8 / 4.0, 1.0 / 4.0])
-    assert context.problem.saturation == pytest.approx(1.5)
+    assert context.saturations == pytest.approx([1.5, 1.5])
     assert context.nodes == ("node-a", "node-b") and len(context.pods) == 3
     # What belongs to a node never moves.
     assert context.problem.movable.tolist() == [True, True, True, False, False]
 
 
+def test_each_node_is_overloaded_above_the_ceiling_that_its_agent_advertises() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0, "node-c": 4.0})
+    world.deploy(known, "web", ["node-a"] * 7 + ["node-b"] * 7 + ["node-c"] * 7, tasks=1.0)
+    for node, ceiling in (("node-a", {"cpu": 0.95, "memory": 0.5}), ("node-b", {"cpu": 0.0})):
+        known.advertisements[node] = known.advertisements[node]._replace(ceiling=ceiling)
+    context = contexts.build(world.judge(known), contexts.Ceilings())
+    # The lowest that an agent may have; without one, the default.
+    assert context.saturations == pytest.approx([1.9, 0.1, 1.54])
+    assert context.loads(context.problem.present) == pytest.approx([1.75] * 3)
+    assert context.problem.capacity[:, 1] / known.nodes.found["", "node-a"].allocatable_bytes == pytest.approx(
+        [0.5, 0.95, 0.95]
+    )
+    assert gains.excess_tasks(context.problem, context.problem.present) == pytest.approx(6.6 + 0.84)
+    # A node whose agent is silent may have any.
+    del known.advertisements["node-b"]
+    assert contexts.build(world.judge(known), contexts.Ceilings()).saturations == pytest.approx([1.9, 2.0, 1.54])
+    # Those that are stated take their place.
+    wanted = contexts.build(world.judge(known), contexts.Ceilings(cpu=0.5))
+    assert wanted.saturations == pytest.approx([1.0] * 3)
+    assert gains.excess_tasks(wanted.problem, wanted.problem.present) == pytest.approx(9.0)
+
+
 def loads_of(context: contexts.Context) -> list[float]:
     """The load of each node now, in tasks per core."""
-    found: list[float] = model.loads(context.problem, context.problem.present).tolist()
+    found: list[float] = context.loads(context.problem.present).tolist()
     return found
 
 

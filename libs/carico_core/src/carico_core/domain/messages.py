@@ -98,6 +98,8 @@ class Advertisement(NamedTuple):
     classes: Mapping[str, ClassCapacity] | None = None
     # Maximum number of Pods for now: the growth of an unmeasured load is limited.
     limit: int | None = None
+    # Share of each dimension up to which the node takes Pods.
+    ceiling: Mapping[str, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

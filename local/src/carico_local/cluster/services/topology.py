@@ -162,8 +162,6 @@ class _Builder:
 
     def rescheduler(self) -> parts.Service:
         options: dict[str, object] = {"no_leader_election": True, "kubeconfig": str(self._paths.kubeconfig)}
-        if self._plan.ceiling_cpu is not None:
-            options["ceiling_cpu"] = self._plan.ceiling_cpu
         return self._service(RESCHEDULER, "carico_rescheduler", after=API, **options)
 
     def node(self, node: str) -> parts.Service:

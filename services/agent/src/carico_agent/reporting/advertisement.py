@@ -42,10 +42,10 @@ class Stamps:
 
 
 def capacity(
-    stamp: Stamp, state: pipeline.State, *, dims: tuple[str, ...], covers: frozenset[str]
+    stamp: Stamp, state: pipeline.State, *, node: base.EstimatorConfig, covers: frozenset[str]
 ) -> messages.Advertisement:
     """Return the advertisement for the scheduler."""
-    estimate = state.estimate
+    estimate, dims = state.estimate, node.dims
     return messages.Advertisement(
         node=stamp.node,
         boot=stamp.boot,
@@ -67,6 +67,7 @@ def capacity(
         headroom=estimate.headroom,
         classes=_classes(estimate, state.pods),
         limit=estimate.limit,
+        ceiling=dict(zip(dims, node.ceiling.tolist(), strict=True)),
     )
 
 

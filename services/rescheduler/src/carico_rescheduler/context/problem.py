@@ -2,7 +2,7 @@
 
 Loads are runnable tasks: measured per Pod where agents report that, else the cost of the Pod's class on its node. What
 belongs to a node itself is one more container of it that does not move. A node is saturated at the ceiling up to which
-the scheduler fills it, so that the rescheduler does not take apart what the scheduler packs.
+the scheduler fills it, as its agent advertises it: the rescheduler does not take apart what the scheduler packs.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ import numpy as np
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import constraints, messages, names, selectors
 from carico_core.numerics import arrays
+from carico_core.numerics.estimators import base
 from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects, payback
@@ -30,8 +31,10 @@ class Context:
     """A problem with the names of its parts.
 
     The first containers are `pods`, in their order; the others belong to the nodes. skipped: why Pods stay, by UID.
-    room (N,): how many more Pods each node takes now, as it advertises. costs (P,): what a move of each container
-    costs, in task seconds; horizons (P,): in how many seconds that must pay back (`payback`).
+    room (N,): how many more Pods each node takes now, as it advertises. saturations (N,): the load above which each is
+    overloaded; `problem.saturation` is that of a full node, and what belongs to a node has as many tasks more as its
+    ceiling leaves free. costs (P,): what a move of each container costs, in task seconds; horizons (P,): in how many
+    seconds that must pay back (`payback`).
     """
 
     problem: model.Problem
@@ -39,6 +42,7 @@ class Context:
     nodes: tuple[str, ...]
     skipped: Mapping[str, movable.Skipped]
     room: arrays.Array
+    saturations: arrays.Array
     costs: arrays.Array
     horizons: arrays.Array
 
@@ -47,13 +51,19 @@ class Context:
         """What a move of each container (P,) must gain at least, in tasks."""
         return self.costs / self.horizons
 
+    def loads(self, placement: model.Ints) -> arrays.Array:
+        """Return the load of each node (N,) in a placement, in tasks per core."""
+        free = self.problem.saturation - self.saturations
+        # An empty node has no load, whatever was rounded.
+        return np.maximum(model.loads(self.problem, placement) - free, 0.0)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Shares of a node up to which the scheduler fills it."""
+    """Shares of a node up to which the scheduler fills it, in place of those that agents advertise; None: as these."""
 
-    cpu: float
-    memory: float
+    cpu: float | None = None
+    memory: float | None = None
 
 
 def too_large(known: clusters.Cluster, pairs_most: int) -> str:
@@ -78,11 +88,12 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
     own = {uid for uid, why in skipped.items() if why.why is movable.Stays.BASELINE}
     request, tasks = _amounts(known, pods, own)
     cores = np.array([max(node.allocatable_cores, _CORES_LEAST) for node in nodes])
-    memory = np.array([node.allocatable_bytes * ceilings.memory for node in nodes])
+    memory = np.array([node.allocatable_bytes * _ceiling(known, node, "memory", ceilings.memory) for node in nodes])
+    saturations = np.array([TASKS_PER_CORE * _ceiling(known, node, "cpu", ceilings.cpu) for node in nodes])
     is_over = model.totals(present, request[:, 0], len(nodes)) > cores
     _keep(np.flatnonzero(is_over[present]) if len(pods) else (), pods, skipped, request)
     memory = np.maximum(memory, model.totals(present, request[:, 1], len(nodes)))
-    baselines = [_baseline(known, node) for node in nodes]
+    baselines = np.array([_baseline(known, node) for node in nodes]) + (TASKS_PER_CORE - saturations) * cores
     pairs, traffic = _traffic(known, pods)
     apart = [pair for pair in _apart(pods, skipped) if present[pair[0]] != present[pair[1]]]
     problem = model.Problem(
@@ -96,13 +107,13 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
         traffic=traffic,
         together=np.zeros((0, 2), dtype=np.int32),
         apart=np.array(apart, dtype=np.int32),
-        saturation=TASKS_PER_CORE * ceilings.cpu,
+        saturation=TASKS_PER_CORE,
     )
     room = np.array([_room(known, node) for node in nodes])
     # What belongs to a node never moves.
     own_costs, own_horizons = np.zeros(len(nodes)), np.ones(len(nodes))
     return Context(
-        problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room,
+        problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room, saturations=saturations,
         costs=np.concatenate([payback.costs(pods, tasks), own_costs]),
         horizons=np.concatenate([payback.horizons(known, pods), own_horizons]),
     )  # fmt: skip
@@ -156,6 +167,20 @@ def _baseline(known: clusters.Cluster, node: kubernetes.Node) -> float:
     heard = known.advertisements.get(node.name)
     found = None if heard is None or heard.headroom is None else heard.baseline.get("cpu")
     return 0.0 if found is None else max(found.mean, 0.0)
+
+
+def _ceiling(known: clusters.Cluster, node: kubernetes.Node, dim: str, wanted: float | None) -> float:
+    """Return the share of a node up to which it takes Pods: as wanted, else as its agent advertises, or the default.
+
+    One that is lower than an agent's may be is not believed.
+    """
+    if wanted is not None:
+        return wanted
+    heard = known.advertisements.get(node.name)
+    if heard is None:
+        # It may be any, so no Pod leaves for it.
+        return 1.0
+    return max((heard.ceiling or {}).get(dim, base.DEFAULT_CEILING[dim]), base.CEILING_LEAST)
 
 
 def _room(known: clusters.Cluster, node: kubernetes.Node) -> float:

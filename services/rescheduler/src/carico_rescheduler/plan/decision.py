@@ -93,11 +93,12 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLoad:
-    """A node's load in tasks per core, now and after the plan, and its Pods."""
+    """A node's load in tasks per core, now and after the plan, above which it is overloaded, and its Pods."""
 
     node: str
     before: float
     after: float
+    saturation: float
     pods_before: int
     pods_after: int
 
@@ -130,7 +131,6 @@ class Plan:
     within_bytes: float
     links: tuple[Link, ...]
     excess_tasks: tuple[float, float]
-    saturation: float
     weights: gains.Weights
     verdict: str
     # Whether traffic between Pods is known.

@@ -97,7 +97,6 @@ def describe(
         within_bytes=max(float(problem.traffic.sum()) - between, 0.0),
         links=_links(context),
         excess_tasks=(gains.excess_tasks(problem, problem.present), gains.excess_tasks(problem, after)),
-        saturation=problem.saturation,
         weights=weights,
         verdict=verdict,
         has_traffic=bool(len(problem.traffic)),
@@ -123,7 +122,7 @@ def _numbers(context: contexts.Context) -> tuple[dict[str, int], dict[str, int]]
 
 def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeLoad, ...]:
     problem, count = context.problem, len(context.pods)
-    loads = model.loads(problem, problem.present), model.loads(problem, after)
+    loads = context.loads(problem.present), context.loads(after)
     pods = [
         np.bincount(placed[:count], minlength=problem.servers) if count else np.zeros(problem.servers, dtype=np.int64)
         for placed in (problem.present, after)
@@ -131,6 +130,7 @@ def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeL
     return tuple(
         decision.NodeLoad(
             node=name, before=float(loads[0][number]), after=float(loads[1][number]),
+            saturation=float(context.saturations[number]),
             pods_before=int(pods[0][number]), pods_after=int(pods[1][number]),
         )
         for number, name in enumerate(context.nodes)

@@ -50,6 +50,7 @@ class _Advertisement(elements.Message, kw_only=True, gc=False):
     headroom: Annotated[dict[elements.Name, elements.SignedQuantity], _PER_DIM] | None = None
     classes: _Classes | None = None
     limit: elements.Pods | None = None
+    ceiling: _Shares | None = None
 
 
 _DECODER = schemas.Decoder(_Advertisement, is_json=True)
@@ -100,6 +101,8 @@ def _format(a: messages.Advertisement) -> bytes:
     }
     if a.headroom is not None:
         values["headroom"] = dict(a.headroom)
+    if a.ceiling is not None:
+        values["ceiling"] = dict(a.ceiling)
     if a.classes is not None:
         values["classes"] = {name: _format_class(item) for name, item in a.classes.items()}
     return codec.format_json(values)
@@ -125,6 +128,7 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
         covers=a.covers, mode=a.mode, usage=_clipped(a.usage), parts=_clipped(a.parts), direction=a.direction,
         headroom=a.headroom,
         classes=None if a.classes is None else _classes(a.classes), limit=a.limit,
+        ceiling=None if a.ceiling is None else _clipped(a.ceiling),
     )  # fmt: skip
 
 
@@ -138,6 +142,7 @@ def _check_texts(a: _Advertisement) -> None:
         "cost": a.cost,
         "covers": a.covers,
         "headroom": a.headroom or (),
+        "ceiling": a.ceiling or (),
         "bottleneck": (a.bottleneck or "",),
     }
     if a.classes is not None:
