@@ -492,6 +492,34 @@ def test_a_tenant_with_a_class_for_each_pod_costs_no_other_tenant_what_was_learn
     assert set(rare) <= set(known.names())
 
 
+@pytest.mark.parametrize(("namespace", "count"), [("made-up", 2048), ("team", 40)])
+def test_a_node_that_makes_up_classes_costs_no_class_of_others(namespace: str, count: int) -> None:
+    """It names namespaces at will: ones of its own, or those of others."""
+    replica = Replica()
+    nodes = [f"node-{number}" for number in range(31)]
+    replica.app.members.take([reports.report(node, 1) for node in nodes], 0.0)
+    on_all = [f"Job/team-{number % 40}/{number}" for number in range(200)]
+    # Of one Pod each: on one node, as what is made up.
+    alone = {f"Job/team-{number}/nightly": nodes[number % 30] for number in range(40)}
+    for node in nodes[:30]:
+        found = dict.fromkeys((*on_all, *(name for name, at in alone.items() if at == node)), used())
+        replica.app.usage.on_report(subjects.usage(node), wire.encode_usage(of_classes(node, found)))
+    empty = usage.ClassUsage(pods=0, failed=0, running=0, seconds={}, pod_means={}, peaks={}, template=None)
+    for first in range(0, 2048, 512):
+        replica.clock.advance(1.0)
+        found = {f"a/{namespace}-{number % count}/{number}": empty for number in range(first, first + 512)}
+        payload = wire.encode_usage(of_classes(nodes[30], found))
+        replica.app.usage.on_report(subjects.usage(nodes[30]), payload)
+    known = replica.app.usage.known
+    known.expire(now_ns=replica.clock.wall_ns(), now_s=replica.clock.monotonic_s())
+    assert len(known) == usages.CLASSES_MOST
+    honest = {*on_all, *alone}
+    assert honest <= set(known.names())
+    # Also if a key of the bucket has room for half of its classes.
+    kept = known.take_changed().values()
+    assert honest <= {each.name for found in kept for each in found[: len(found) // 2]}
+
+
 def test_a_class_without_pods_is_forgotten_after_eight_days() -> None:
     known = known_of(report(pi=used()))
     known.expire(now_ns=NOW_NS + 8 * DAY_NS - 1, now_s=1.0)

@@ -187,7 +187,7 @@ class KeptUsage:
         return self._recommended
 
     def _encode(self, key: int, classes: list[domain.KeptClass]) -> bytes:
-        """Return what is kept of the classes of a key, those seen last first: as many as readers accept."""
+        """Return what is kept of the classes of a key, in their order: as many as readers accept."""
         payload = wire.encode_kept(classes)
         if len(payload) <= codec.MODEL_MAX_BYTES:
             return payload

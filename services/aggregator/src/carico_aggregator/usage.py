@@ -21,7 +21,7 @@ from carico_core.wire import freshness, streams
 
 # As VPA's history: a class without Pods for this long is forgotten.
 FORGET_S = 8 * 24 * 3600.0
-# Each takes 9 kB for each set of images; of more, the namespaces with most of them lose those seen longest ago.
+# Each takes 9 kB for each set of images; of more, some are forgotten (`_in_turns`).
 CLASSES_MOST = 1000
 # More are not waited for: on 5,000 nodes, Pods with classes of their own would fill the memory between two expirations.
 CLASSES_HELD_MOST = 2 * CLASSES_MOST
@@ -219,17 +219,17 @@ class Usages:
         return found
 
     def take_changed(self, *, also: int | None = None) -> dict[int, list[usage.KeptClass]]:
-        """Return the classes under each key that has changed since the last call, those seen last first.
+        """Return the classes under each key that has changed since the last call, those to be kept before others first.
 
         `also`: a key that is returned too if there are classes under it.
         """
         found: dict[int, list[usage.KeptClass]] = {key: [] for key in self._changed}
         self._changed = set()
-        for name in self._classes:
+        for name in self._in_turns(self._classes):
             key = _key(name)
             if key in found or key == also:
                 found.setdefault(key, []).append(self.facts(name))
-        return {key: sorted(each, key=lambda one: -one.last_ns) for key, each in found.items()}
+        return found
 
     def doubt_kept(self) -> None:
         """Take all classes as changed: the bucket may have lost what was written."""
@@ -271,11 +271,32 @@ class Usages:
         return self._nodes[node].size
 
     def _forget_old(self, now_ns: int) -> None:
-        seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
-        recent = {name: last_ns for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS < FORGET_S}
-        for name in seen_ns.keys() - set(names.largest(recent, CLASSES_MOST)):
+        recent = [name for name in self._classes if (now_ns - self._last_ns(name)) / _NS < FORGET_S]
+        for name in self._classes.keys() - set(self._in_turns(recent)[:CLASSES_MOST]):
             self._changed.add(_key(name))
             del self._classes[name]
+
+    def _in_turns(self, found: Iterable[str]) -> list[str]:
+        """Return classes in the order in which they are kept: those seen last first, of each namespace in turn.
+
+        Who can write as one agent can make up classes, and namespaces. So a class that a single node has reported comes
+        no earlier than its turn among those of that node, and of its namespace after classes of other nodes.
+        """
+        ranked = sorted(found, key=lambda name: (-self._last_ns(name), name))
+        of_one_node: dict[int, list[str]] = {}
+        for name in ranked:
+            nodes = set().union(*(each.nodes for each in self._classes[name]))
+            if len(nodes) == 1:
+                of_one_node.setdefault(nodes.pop(), []).append(name)
+        at_node: dict[str, int] = {}
+        for own in of_one_node.values():
+            turn_of = names.turns(own)
+            at_node |= {name: turn for turn, name in enumerate(sorted(own, key=lambda name: turn_of[name]))}
+        turn_of = names.turns(sorted(ranked, key=lambda name: at_node.get(name, 0)))
+        return sorted(ranked, key=lambda name: max(turn_of[name], at_node.get(name, 0)))
+
+    def _last_ns(self, name: str) -> int:
+        return max(each.last_ns for each in self._classes[name])
 
 
 def _size(node: messages.Entry) -> dict[str, float]:

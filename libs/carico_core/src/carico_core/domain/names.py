@@ -211,13 +211,23 @@ def largest(sizes: Mapping[str, int], count: int) -> list[str]:
     ranked = sorted(sizes, key=lambda name: (-sizes[name], name))
     if len(ranked) <= count:
         return ranked
+    turn_of = turns(ranked)
+    return sorted(ranked, key=lambda name: (sizes[name] <= 0, turn_of[name]))[:count]
+
+
+def turns(ranked: Iterable[str]) -> dict[str, int]:
+    """Return for each class how many classes of its namespace come before it.
+
+    >>> turns(["Job/a/w", "Job/a/x", "Job/b/z"])
+    {'Job/a/w': 0, 'Job/a/x': 1, 'Job/b/z': 0}
+    """
     seen: collections.Counter[str] = collections.Counter()
-    turns = {}
+    found = {}
     for name in ranked:
         namespace = namespace_of(name)
-        turns[name] = seen[namespace]
+        found[name] = seen[namespace]
         seen[namespace] += 1
-    return sorted(ranked, key=lambda name: (sizes[name] <= 0, turns[name]))[:count]
+    return found
 
 
 def _class_by(namespace: str, labels: Mapping[str, str], owner: tuple[str, str] | None, image: str) -> str:
