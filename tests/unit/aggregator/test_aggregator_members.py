@@ -3,7 +3,11 @@
 import dataclasses
 import itertools
 import math
+import pathlib
+import re
+import tracemalloc
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,11 +17,12 @@ from carico_aggregator import evidence, members, model
 from carico_core.domain import errors, messages
 from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
-from carico_core.runtime.bus.streams import jetstream
-from carico_core.wire import streams
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from tests.unit.aggregator import reports
 
 LEASE_S = 10.0
+MANIFEST = pathlib.Path(__file__).parents[3] / "deploy" / "k8s" / "base" / "aggregator.yaml"
 
 
 def new_members(horizon_s: float | None = 10.0) -> members.Members:
@@ -141,7 +146,8 @@ def test_reports_are_held_up_to_a_size_and_known_nodes_come_first() -> None:
         return found.take([reports.report(name, next(seqs))], 0.0, [size_bytes])
 
     assert take("real", 1000)
-    fits = (members.ENTRIES_MOST_BYTES - 1000) // size_bytes
+    around_bytes = found._size_bytes - 1000
+    fits = (members.ENTRIES_MOST_BYTES - found._size_bytes) // (size_bytes + around_bytes)
     taken = [bool(take(f"made-up-{number}", size_bytes)) for number in range(fits + 5)]
     assert (taken.count(True), len(found)) == (fits, fits + 1)
     ((name, error),) = found.refused
@@ -153,8 +159,52 @@ def test_reports_are_held_up_to_a_size_and_known_nodes_come_first() -> None:
     assert not found.adopt(dataclasses.replace(entry, node="adopted"), 0.0, size_bytes)
     assert len(found.expire(LEASE_S)) == fits + 1
     assert take("new", size_bytes)
-    (stream,) = (each for each in jetstream.streams(LEASE_S) if each.name == streams.SUBSPACES)
-    assert stream.max_bytes == members.ENTRIES_MOST_BYTES
+
+
+def largest(class_name: str, dim_name: str, dims: int) -> bytes:
+    """The report of a node `nnnn` with as many estimates as its bytes can hold, under names of their own."""
+    report = msgspec.msgpack.decode(wire.encode_subspace(reports.report("nnnn", 1)))
+    cost, growth = ({f"{dim_name}{letter}{number}": {"mean": 1, "sd": 1} for number in range(dims)} for letter in "cg")
+    of_class = {"pods": 1, "cost": cost, "growth": growth}
+    report["evidence"] = {f"{class_name}{number}": of_class for number in range(messages.REPORTED_MOST)}
+    return msgspec.msgpack.encode(report)
+
+
+WIDE = "\N{SLIGHTLY SMILING FACE}"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        largest("c", "", 30), largest("c", WIDE + 20 * "q", 9), largest("c", WIDE + 59 * "q", 5),
+        largest(WIDE + 760 * "c", "", 1),
+    ],
+    ids=["many", "wide", "long", "names"],
+)  # fmt: skip
+def test_whatever_is_reported_takes_a_part_of_the_memory_of_an_aggregator(
+    payload: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a key of all nodes, one can report under any number of names; what is decoded is larger than a message."""
+    monkeypatch.setattr(members, "ENTRIES_MOST_BYTES", 8 << 20)
+    found, number = new_members(), itertools.count(100)
+    tracemalloc.start()
+    try:
+        while not found.refused:
+            node = f"n{next(number)}"
+            report = wire.decode_subspace(payload.replace(b"nnnn", node.encode()), subject=subjects.subspace(node))
+            found.take([report], 0.0, [len(payload)])
+        del report
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) > 5
+    assert held_bytes < 1.5 * members.ENTRIES_MOST_BYTES
+
+
+def test_entries_take_two_thirds_of_the_memory_that_an_aggregator_has() -> None:
+    (limit,) = re.findall(r"limits: \{memory: (\d+)Mi\}", MANIFEST.read_text())
+    most_bytes = 1.5 * (members.ENTRIES_MOST_BYTES + members.LARGER_MOST_BYTES)
+    assert most_bytes <= 2 / 3 * int(limit) * 2**20
 
 
 def test_no_node_no_model() -> None:

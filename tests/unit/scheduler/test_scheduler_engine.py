@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from carico_scheduler.engine import engine
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.state import node_state
 from tests.unit.scheduler import objects, world
+
+GIB = 2**30
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -150,6 +153,65 @@ def test_stored_advertisements_are_decided_by_at_once() -> None:
         await asyncio.sleep(0.1)
         assert made.kube.binds
         await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_pods_and_advertisements_may_come_before_their_node(*, is_stored: bool) -> None:
+    async def main() -> None:
+        made = world.World()
+        one, now_s, now_ns = made.engines[0], made.clock.monotonic_s(), made.clock.wall_ns()
+        one.state.put_pod(objects.make_pod("a", node_name="node-0"), now_s)
+        one.state.put_pod(objects.make_pod("b", node_name="node-0"), now_s)
+        said = objects.make_advertisement(
+            "node-0", 3.0, pods=1, covers=frozenset({"uid-a"}), ts_ns=now_ns, sampled_at_ns=now_ns
+        )
+        payload = wire.encode_advertisement(said)
+        if is_stored:
+            one.recall([(subjects.capacity("node-0"), payload)])
+        else:
+            one.on_advertisement(subjects.capacity("node-0"), payload)
+        one.state.put_node(objects.make_node())
+        one.step()
+        row = one.state.fleet.snapshot(now_s).row(0)
+        assert (row.placed, row.reserved, row.free("")) == (2, 1, 2.0)
+
+    objects.run_fast(main())
+
+
+def test_what_nodes_advertise_that_the_api_does_not_show_takes_little_room_and_ends_with_a_lease() -> None:
+    """Who has a key of all nodes' agents makes up any number of nodes, with messages as large as they may be."""
+
+    async def main() -> None:
+        made = world.World()
+        one = made.engines[0]
+        # Its costs are in names of its own: decoded, the message takes ten times its bytes.
+        classes = {
+            f"Job/a/{number}": messages.ClassCapacity(cost_plus={f"d{number}-{each}": 1.0 for each in range(4)}, pods=1)
+            for number in range(512)
+        }
+        made_up = objects.make_advertisement("x" * 12, classes=classes)
+        payload = wire.encode_advertisement(made_up)
+        assert len(payload) > 40_000
+        tracemalloc.start()
+        try:
+            for number in range(5000):
+                node = f"x{number:011}"
+                one.on_advertisement(subjects.capacity(node), payload.replace(b"x" * 12, node.encode()))
+                if number % 500 == 0:
+                    one.step()
+            one.step()
+            held_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        # A tenth of what the manifests give a scheduler.
+        assert held_bytes < 0.1 * GIB
+        assert not one.state.heard
+        assert one._metrics.drops.labels("too_many")._value.get() > 4000
+        await asyncio.sleep(11.0)
+        one.step()
+        assert not len(one.state.early)
 
     objects.run_fast(main())
 
@@ -327,6 +389,8 @@ def test_advertisements_that_arrive_together_take_one_turn(monkeypatch: pytest.M
         await asyncio.sleep(5.0)
         turns = []
         step = one.step
+        for number in range(20):
+            one.state.put_node(objects.make_node(f"node-{number}"))
         monkeypatch.setattr(one, "step", lambda: turns.append(step()))
         for number in range(20):
             heard = objects.make_advertisement(f"node-{number}")
@@ -346,6 +410,7 @@ def test_what_is_late_gives_way_to_what_is_newer_before_it_is_decoded() -> None:
         one = made.engines[0]
         at_once = engine.DECODED_AT_ONCE
         nodes = [f"node-{number}" for number in range(3 * at_once)]
+        one.state.put_nodes(map(objects.make_node, nodes))
 
         def hear(seq: int) -> None:
             for node in nodes:
@@ -372,6 +437,7 @@ def test_however_long_a_turn_takes_all_is_decoded_in_time() -> None:
         made = world.World(seed=1, room=9.0)
         one = made.engines[0]
         for number in range(1000):
+            one.state.put_node(objects.make_node(f"node-{number}"))
             heard = objects.make_advertisement(f"node-{number}")
             one.on_advertisement(subjects.capacity(f"node-{number}"), wire.encode_advertisement(heard))
         one.step()

@@ -14,7 +14,8 @@ A node that reports twice moves its own entry only; a node that leaves takes its
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,16 +24,20 @@ from carico_core.domain import errors, messages
 from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
 
-# Of the messages whose entries are held: as much as their stream has room for; 5,000 nodes take 20 MiB at most. With a
-# key of all nodes' agents one can report under any number of names, which must not keep out larger reports of nodes
-# that are known.
-ENTRIES_MOST_BYTES = 64 << 20
-LARGER_MOST_BYTES = 16 << 20
+# Of memory for entries: 5,000 nodes that report 20 classes each take 150 MiB. With a key of all nodes' agents one can
+# report under any number of names, which must not keep out larger reports of nodes that are known.
+ENTRIES_MOST_BYTES = 192 << 20
+LARGER_MOST_BYTES = 32 << 20
+# What Python takes, measured: an entry, a class, and an estimate under a name of its own, which has 15 bytes in a
+# message.
+_ENTRY_BYTES = 1500
+_CLASS_BYTES = 450
+_ESTIMATE_BYTES = 210
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Held:
-    """An entry, when its content was new by this replica's clock, and the size of the message that it came in."""
+    """An entry, when its content was new by this replica's clock, and about how much memory it takes."""
 
     entry: messages.Entry
     heard_s: float
@@ -82,8 +87,9 @@ class Members:
         self.refused = []
         grams, largest = measured(reports)
         sizes = [0] * len(reports) if sizes is None else sizes
-        for report, gram, most, size_bytes in zip(reports, grams, largest, sizes, strict=True):
+        for report, gram, most, message_bytes in zip(reports, grams, largest, sizes, strict=True):
             held = self._held.get(report.node)
+            size_bytes = _size_of(report.evidence, gram, message_bytes)
             wrong = trust.impossible(report, most) or self._too_much(held, size_bytes)
             if wrong is not None:
                 self.refused.append((report.node, wrong))
@@ -95,12 +101,13 @@ class Members:
             changed.append(entry)
         return changed
 
-    def adopt(self, entry: messages.Entry, now_s: float, size_bytes: int = 0) -> bool:
+    def adopt(self, entry: messages.Entry, now_s: float, message_bytes: int = 0) -> bool:
         """Adopt another replica's entry if it is newer than ours, within its lease, and plausible; return whether.
 
-        `size_bytes`: its part of the message.
+        `message_bytes`: its part of the message.
         """
         held = self._held.get(entry.node)
+        size_bytes = _size_of(entry.evidence, entry.gram, message_bytes)
         if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
             return False
         # Plain Python: of a few numbers it finds the largest in half of numpy's time, and entries come by thousands.
@@ -156,7 +163,7 @@ class Members:
             more, most = size_bytes - before.size_bytes, ENTRIES_MOST_BYTES + LARGER_MOST_BYTES
         if more <= 0 or self._size_bytes + more <= most:
             return None
-        detail = f"reports of {len(self._held)} nodes fill the {most >> 20} MiB that there are for them"
+        detail = f"entries of {len(self._held)} nodes fill the {most >> 20} MiB that there are for them"
         return errors.MessageError(errors.Drop.TOO_MANY, "", detail)
 
     def _hold(self, entry: messages.Entry, heard_s: float, size_bytes: int) -> None:
@@ -211,6 +218,16 @@ def measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.A
         for index, gram, most in zip(indices, stacked, stacked.max(axis=(1, 2)).tolist(), strict=True):
             found[index], largest[index] = gram, most
     return [gram for gram in found if gram is not None], largest
+
+
+def _size_of(
+    evidence: Mapping[str, messages.ClassEvidence], gram: messages.Array, message_bytes: int
+) -> int:  # fmt: skip
+    """Return about how many bytes of memory an entry takes: decoded, a message may take twelve times its bytes."""
+    estimates = sum([len(each.cost) + len(each.growth) for each in evidence.values()])
+    # A name with one character beyond ASCII takes up to four times its bytes.
+    classes = sum(map(sys.getsizeof, evidence)) + _CLASS_BYTES * len(evidence)
+    return message_bytes + _ENTRY_BYTES + gram.nbytes + classes + _ESTIMATE_BYTES * estimates
 
 
 def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:

@@ -250,7 +250,7 @@ async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
 
 async def test_a_node_that_is_not_there_is_said_to_be_so() -> None:
     desk = answering.Desk(objects.make_node("worker-1"))
-    desk.hear("worker-9")
+    desk.state.early.store(subjects.capacity("worker-9"), b"{}", answering.NOW_S)
     assert (await desk.ask("node.explain", node="worker-2"))["nearest"] == ["worker-1"]
     assert "advertises, but" in (await desk.ask("node.explain", node="worker-9"))["why"]
     silent = await desk.ask("node.explain", node="worker-1")

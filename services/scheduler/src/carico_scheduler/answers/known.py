@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from carico_core.domain import messages
+from carico_core.domain import messages, names
+from carico_core.wire import subjects
 from carico_scheduler.answers import history as histories
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns as queue_turns
@@ -36,6 +37,10 @@ class Known:
         """Return the newest advertisement of a node; None if there is none."""
         heard = self.state.heard.get(node)
         return None if heard is None else heard.advertisement
+
+    def is_early(self, node: str) -> bool:
+        """Return True if a node advertises that the API does not show."""
+        return names.is_subdomain(node) and subjects.capacity(node) in self.state.early
 
     def measured(self, pod_class: str) -> str:
         """Return the class if some node names it, else the class that stands for all others.

@@ -26,7 +26,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     name, limit = questions.text_of(asked, "node"), questions.limit_of(asked)
     slot = known.state.fleet.slot_of(name)
     if slot is None:
-        advertised = known.advertisement(name)
+        advertised = known.is_early(name)
         why = "it advertises, but the API shows no such Node" if advertised else "the API shows no such Node"
         near = names.nearest(name, known.state.fleet.names())
         return {"node": name, "known": False, "why": why, "nearest": near}

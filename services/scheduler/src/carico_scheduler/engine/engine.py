@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable
 
+from carico_core.domain import errors
 from carico_core.runtime.bus import listening
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
@@ -65,6 +66,8 @@ class Engine:
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
         self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        self.state.early.on_drop = self._on_drop
+        self.state.on_new_node = self._take_early
         self.listening = listening.Listening(
             self.on_advertisement, subject=subjects.CAPACITY_ALL, allowed=ALLOWED,
             names=self.state.fleet.names, on_drop=self._on_drop, clock=parts.clock,
@@ -159,9 +162,35 @@ class Engine:
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in a message from the bus; nothing is decoded before the next cycle."""
         self._advertised_s = now_s = self._clock.monotonic_s()
-        self.intake.store(subject, payload, now_s)
+        if self._is_early(subject):
+            self.state.early.store(subject, payload, now_s)
+        else:
+            self._store(subject, payload, now_s)
+
+    def _store(self, subject: str, payload: bytes, arrival_s: float) -> None:
+        """Keep a message for the next cycle, which comes soon."""
+        self.intake.store(subject, payload, arrival_s)
         if self._wake_due is None:
             self._wake_due = asyncio.get_running_loop().call_later(ARRIVED_S, self._wake.set)
+
+    def _is_early(self, subject: str) -> bool:
+        """Return True for the subject of a node that the API does not show."""
+        try:
+            return self.state.fleet.slot_of(subjects.node_of(subject)) is None
+        except errors.BadName:
+            # Refused and counted where it is decoded.
+            return False
+
+    def _take_early(self, node: str) -> None:
+        """Take in what a node has advertised before the API showed it."""
+        subject = subjects.capacity(node)
+        found = self.state.early.take(subject)
+        if found is None:
+            return
+        if found.wall_ns is None:
+            self._store(subject, found.payload, found.arrival_s)
+        else:
+            self._recall(subject, found.payload, now_s=found.arrival_s, wall_ns=found.wall_ns)
 
     def _on_event(self) -> None:
         """Let the decision loop turn if an event of the API may let it place a Pod."""
@@ -186,10 +215,16 @@ class Engine:
         """Take in the advertisements that the bus had stored."""
         now_s, wall_ns = self._clock.monotonic_s(), self._clock.wall_ns()
         for subject, payload in stored:
-            heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
-            if heard is not None:
-                self.state.put_advertisement(heard, now_s)
+            if self._is_early(subject):
+                self.state.early.store(subject, payload, now_s, wall_ns=wall_ns)
+            else:
+                self._recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
         self._wake.set()
+
+    def _recall(self, subject: str, payload: bytes, *, now_s: float, wall_ns: int) -> None:
+        heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
+        if heard is not None:
+            self.state.put_advertisement(heard, now_s)
 
     async def decide_forever(self) -> None:
         """Decide whenever something has happened, until cancelled. Raises if the outcome of a bind was lost."""
@@ -278,6 +313,7 @@ class Engine:
         """Take in advertisements: all that have arrived, if the loop's turns are short."""
         share = (now_s - self._decoded_s) / DECODED_WITHIN_S
         self._decoded_s = now_s
+        self.state.early.expire(now_s)
         arrived = self.intake.drain(max(DECODED_AT_ONCE, math.ceil(share * len(self.intake))))
         for heard in arrived:
             self.state.put_advertisement(heard, now_s)

@@ -17,9 +17,8 @@ from carico_scheduler.pods import reservations
 from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.rules.filters import requests
+from carico_scheduler.state import early
 
-# Advertisements kept for nodes that the API has not shown yet: the first lists may arrive in any order.
-_STRANGERS_MAX = 4096
 _REQUESTS = requests.Requests()
 
 
@@ -39,10 +38,13 @@ class NodeState:
         self.fleet = fleets.Fleet(policy)
         self.reservations = reservations.Reservations(policy.release)
         self.queue = queues.Queue(rng, demand_of)
+        # Of the nodes in the fleet.
         self.heard: dict[str, Heard] = {}
+        self.early = early.Early(lease_s=policy.lease_s)
+        # Called with the name of each node that the API shows for the first time; what is early of it may be taken in.
+        self.on_new_node: Callable[[str], None] = lambda name: None
         # Called when a claim or its volume has changed, with the claim; None: any of them may have.
         self.on_volumes: Callable[[tuple[str, str] | None], None] = lambda claim: None
-        self._strangers: dict[str, None] = {}
 
     def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
         """Take in the list of all Nodes: those not in it are gone."""
@@ -57,29 +59,27 @@ class NodeState:
         is_new = self.fleet.slot_of(node.name) is None
         if not self.fleet.put_node(node, self.reservations.load(node.name)):
             return
-        self._strangers.pop(node.name, None)
-        heard = self.heard.get(node.name)
-        if is_new and heard is not None:
-            self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        if is_new:
+            self.on_new_node(node.name)
         self.queue.unpark_if(self.helped_by(node.name))
 
     def remove_node(self, name: str) -> None:
         """Forget a Node and its advertisement; Pods that the API still shows on it keep their bookings."""
         self.fleet.remove_node(name)
         self.heard.pop(name, None)
-        self._strangers.pop(name, None)
         self.reservations.forget_node(name)
         self.queue.unpark_if(self.helped_by(name))
 
     def put_advertisement(self, heard: Heard, now_s: float) -> None:
-        """Take in a newer advertisement of a node, and release the reservations that it covers."""
+        """Take in a newer advertisement of a node, and release the reservations that it covers.
+
+        One of a node that the API does not show changes nothing.
+        """
         node = heard.advertisement.node
-        self.heard[node] = heard
         slot = self.fleet.slot_of(node)
         if slot is None:
-            self._limit_strangers(node)
-            self.reservations.cover(node, heard.advertisement.covers, now_s)
             return
+        self.heard[node] = heard
         # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
         parked = self.queue.parked_classes()
         old = self.fleet.row(slot, now_s) if parked else None
@@ -154,15 +154,6 @@ class NodeState:
             return demand.is_baseline or (demand.is_limited_by_peers and is_freed(demand))
 
         return is_helped
-
-    def _limit_strangers(self, node: str) -> None:
-        """Note an advertisement of a node that the API has not shown; drop the oldest beyond the limit."""
-        self._strangers[node] = None
-        if len(self._strangers) > _STRANGERS_MAX:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            self.heard.pop(oldest, None)
-            self.reservations.forget_node(oldest)
 
     def _try_users_of(self, claim: tuple[str, str] | None) -> None:
         """Try Pods again that use a claim; None: any."""
