@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import hypothesis
@@ -578,6 +579,39 @@ async def test_a_question_about_a_pod_with_many_terms_is_refused(how: str) -> No
     assert (await desk.ask("capacity.fit", **question(kinds.TERMS_MOST)))["nodes"] == 1
     with pytest.raises(serving.BadQuestion, match=r"has 9 terms about other Pods.*at most 8"):
         await desk.ask("capacity.fit", **question(kinds.TERMS_MOST + 1))
+
+
+def preferring(count: int) -> dict[str, Any]:
+    """A Pod that prefers nodes with any of these labels."""
+    preferred = [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": f"key-{number}", "operator": "Exists"}]}}
+        for number in range(count)
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    return {"containers": [{"name": "main", "image": "pi"}], "affinity": affinity}
+
+
+def selecting(count: int) -> dict[str, Any]:
+    """A Pod that keeps away from Pods without these labels: each Pod is compared with all of them."""
+    absent = [{"key": f"key-{number}", "operator": "DoesNotExist"} for number in range(count)]
+    required = [{"topologyKey": "zone", "labelSelector": {"matchExpressions": absent}}]
+    affinity = {"podAntiAffinity": {REQUIRED: required}}
+    return {"containers": [{"name": "main", "image": "pi"}], "affinity": affinity}
+
+
+def tolerating(count: int) -> dict[str, Any]:
+    tolerations = [{"key": f"key-{number}", "operator": "Exists"} for number in range(count)]
+    return {"containers": [{"name": "main", "image": "pi"}], "tolerations": tolerations}
+
+
+@pytest.mark.parametrize("spec_of", [preferring, selecting, tolerating])
+async def test_a_question_about_a_pod_of_many_words_is_refused(spec_of: Callable[[int], dict[str, Any]]) -> None:
+    """Each node, or each Pod, is compared with all of them: a reader could keep the leader from deciding."""
+    desk = answering.Desk()
+    desk.hear()
+    assert (await desk.ask("capacity.fit", pod=spec_of(20)))["nodes"] == 1
+    with pytest.raises(serving.BadQuestion, match=r"words and terms in affinity, .*at most 128"):
+        await desk.ask("capacity.fit", pod=spec_of(100))
 
 
 def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:

@@ -1,5 +1,6 @@
 """Many classes and demands at once: what is in use stays worked out, and what is kept is bounded."""
 
+import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
@@ -8,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import messages
+from carico_core.domain import constraints, messages, selectors
 from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet, headroom, lru
 from carico_scheduler.pods import demand as demands
@@ -136,3 +137,22 @@ def test_a_node_has_gained_if_it_admits_a_class_that_it_did_not_admit(drawn: lis
     assert after.has_gained(before) or not any(each in after and each not in before for each in "abcdx")
     if not (others and not others_before):
         assert after.has_gained(before) == any(each in after and each not in before for each in "abcdx")
+
+
+def test_what_demands_with_many_terms_leave_behind_is_bounded_by_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lru, "ENTRIES_MOST", 50_000)
+    made, kept = make_fleet(), masks.NodeMasks()
+    view, stages = made.snapshot(NOW_S), registry.by_capacity(made.policy)
+    terms = [selectors.Requirement(key=f"key-{number}", operator="Exists") for number in range(15)]
+    for number in range(lru.KEPT_MOST + 76):
+        first = selectors.Requirement(key="number", operator="In", values=(str(number),))
+        term = selectors.NodeTerm(labels=(first, *terms))
+        limits = dataclasses.replace(
+            constraints.NONE, node_terms=(term,), node_preferences=(constraints.NodePreference(weight=1, term=term),)
+        )
+        kept.of(demands.Demand(constraints=limits), view, stages)
+        view.labels.preferred(limits.node_preferences)
+    words = constraints.count_words(limits)
+    assert len(kept._keys) * words <= lru.ENTRIES_MOST >= len(kept._cached) * words
+    assert sum(map(constraints.count_words, view.labels._kept)) <= lru.ENTRIES_MOST
+    assert len(kept._cached) > lru.ENTRIES_MOST // words // 2

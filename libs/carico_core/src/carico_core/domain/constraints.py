@@ -167,3 +167,18 @@ class Constraints:
 
 
 NONE = Constraints()
+
+
+def count_words(stated: object) -> int:
+    """Return how many texts and terms constraints consist of: what they take to keep, and to compare with a node.
+
+    >>> count_words((("disk", "ssd"), NodePreference(weight=1, term=selectors.NodeTerm())))
+    4
+    """
+    if isinstance(stated, str):
+        return int(bool(stated))
+    if isinstance(stated, tuple):
+        return sum(map(count_words, stated))
+    if dataclasses.is_dataclass(stated):
+        return 1 + sum([count_words(getattr(stated, each.name)) for each in dataclasses.fields(stated)])
+    return 0

@@ -33,12 +33,16 @@ class NodeMasks:
 
     def of(self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> NodeMask:
         """Return the mask of a demand."""
-        most = lru.room_for(len(view.present))
-        key = self._keys.get(demand) or self._keys.put(demand, _key_of(demand), most=most)
+        key = self._keys.get(demand) or self._keys.put(demand, _key_of(demand), most=_room_for(demand, view))
         cached = self._cached.get(key)
         if cached is None or cached.version != view.nodes_version:
-            cached = self._cached.put(key, _mask_of(key, view, stages), most=most)
+            cached = self._cached.put(key, _mask_of(key, view, stages), most=_room_for(key, view))
         return cached
+
+
+def _room_for(demand: demands.Demand, view: snapshot.Snapshot) -> int:
+    words = constraints.count_words((demand.node_selector, demand.tolerations, demand.constraints))
+    return lru.room_for(len(view.present), entries=words)
 
 
 def _key_of(demand: demands.Demand) -> demands.Demand:

@@ -15,7 +15,7 @@ V = TypeVar("V")
 KEPT_LEAST = 256
 KEPT_MOST = 1024
 SLOTS_MOST = 4_000_000
-# The total of other entries, such as the terms of their keys: some 64 MB of sets.
+# The total of other entries, such as the terms and words of their keys: some 64 MB.
 ENTRIES_MOST = 1_000_000
 
 
@@ -85,6 +85,11 @@ Fill: TypeAlias = Callable[[npt.NDArray[Any], Collection[int]], None]
 class BySlot(Lru[K, tuple[npt.NDArray[Any], set[int]]]):
     """Answers with one value per slot, each with the slots whose value is out of date."""
 
+    def __init__(self, entries_of: Callable[[K], int] = lambda key: 0) -> None:
+        """`entries_of`: how many other entries a key has."""
+        super().__init__()
+        self._entries_of = entries_of
+
     def touch(self, slot: int) -> None:
         """Note that the node of a slot has changed: every answer is out of date there."""
         for _, stale in self.values():
@@ -99,7 +104,7 @@ class BySlot(Lru[K, tuple[npt.NDArray[Any], set[int]]]):
         if len(values) < slots:
             stale.update(range(len(values), slots))
             values = np.concatenate([values, np.full(slots - len(values), nothing)])
-            self.put(key, (values, stale), most=room_for(slots))
+            self.put(key, (values, stale), most=room_for(slots, entries=self._entries_of(key)))
         if stale:
             fill(values, stale)
             stale.clear()

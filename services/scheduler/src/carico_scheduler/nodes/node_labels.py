@@ -65,7 +65,7 @@ class NodeLabels:
     def __init__(self, nodes: Sequence[cluster.Node | None], slot_of: Callable[[str], int | None]) -> None:
         self._nodes = nodes
         self._slot_of = slot_of
-        self._kept: lru.BySlot[Hashable] = lru.BySlot()
+        self._kept: lru.BySlot[Hashable] = lru.BySlot(constraints.count_words)
         self._derived: lru.Lru[Hashable, Any] = lru.Lru()
         self._numbers: dict[str, dict[str, int]] = {}
         # The keys of all labels that any node has, or had until lately.
