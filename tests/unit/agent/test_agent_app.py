@@ -1,20 +1,23 @@
 """The agent on the memory bus: what is published when, what is dropped, and an outage."""
 
+import asyncio
 import dataclasses
 import uuid
 
 import orjson
 import pytest
 
-from carico_agent import ports, settings
+from carico_agent import app, ports, service, settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors, pod_telemetry, usage
 from carico_core.numerics import estimators
+from carico_core.runtime.process import tasks
 from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
 from tests.tools.memory import memory_bus
 from tests.unit.agent import agent_site
+from tests.unit.scheduler import objects
 
 
 async def test_one_advertisement_a_second_with_what_is_measured(rig: agent_site.Make) -> None:
@@ -297,3 +300,28 @@ async def test_the_state_can_be_asked_for(rig: agent_site.Make) -> None:
     # At the first sample, three seconds, and more often for what has just come.
     assert len(answer["history"]["rows"]) == 13
     assert len(answer["history"]["rows"][0]) == len(answer["history"]["columns"])
+
+
+def test_who_asks_without_end_gets_few_answers_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that sends as much as NATS carries is disconnected for a flood, and a reader could have it do so."""
+    encoded = 0
+
+    def view(agent: app.Agent) -> dict[str, object]:
+        nonlocal encoded
+        encoded += 1
+        return {"node": "node-1"}
+
+    async def main() -> int:
+        monkeypatch.setattr(app.Agent, "view", view)
+        one = agent_site.Rig()
+        one.agent.answer_pace = tasks.Pace(app.ANSWERS_A_SECOND, clock=objects.LoopClock(asyncio.get_running_loop()))
+        get = service._queries(one.agent, "node-1").endpoints["state.get"]
+        asked = [asyncio.create_task(get(b"")) for _ in range(1000)]
+        await asyncio.sleep(0.99)
+        answered = sum(each.done() for each in asked)
+        for each in asked:
+            each.cancel()
+        return answered
+
+    assert objects.run_fast(main()) == app.ANSWERS_A_SECOND
+    assert encoded == 1

@@ -17,12 +17,15 @@ from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 
 # Seconds of history in the answer to a state query.
 HISTORY_S = 180
 # The canonical line is logged each second at debug and each minute at info.
 INFO_EVERY = 60
+# Answers have up to 64 KiB, and who sends 64 MiB a second is disconnected: readers must not have an agent do so.
+ANSWERS_A_SECOND = 50.0
 # Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
@@ -85,6 +88,8 @@ class Agent:
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
         self.usage_reports = _usage_reports(parts)
+        # One for all that is asked.
+        self.answer_pace = tasks.Pace(ANSWERS_A_SECOND, clock=parts.clock)
         self._named: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)

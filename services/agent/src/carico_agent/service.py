@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import pathlib
 import random
 from collections.abc import Callable
@@ -264,20 +265,36 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
 
 
 def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:
-    async def state(_: bytes) -> bytes:
+    def state() -> bytes:
         found = orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
         if len(found) > codec.PAYLOAD_MAX_BYTES:
             # NATS would close the connection of an agent that sends more.
             raise errors.BusError(f"the state has {len(found)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
         return found
 
-    async def loads(_: bytes) -> bytes:
+    def loads() -> bytes:
         if agent.usage_reports is None:
             raise errors.BusError("what single Pods use is not measured: CARICO_AGENT_POD_CLASSES is none")
         return wire.encode_loads(agent.usage_reports.known_loads())
 
-    endpoints = {"state.get": state, "loads.get": loads}
+    endpoints = {"state.get": _answering(agent, state), "loads.get": _answering(agent, loads)}
     return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints=endpoints, node=node)
+
+
+def _answering(agent: app.Agent, encode: Callable[[], bytes]) -> buses.Endpoint:
+    """Return an endpoint that answers at the agent's pace, and encodes an answer once for each state and second."""
+    encoded, encoded_of, encoded_s = b"", agent.state, -math.inf
+
+    async def answer(_: bytes) -> bytes:
+        nonlocal encoded, encoded_of, encoded_s
+        await agent.answer_pace.wait()
+        now_s = asyncio.get_running_loop().time()
+        if agent.state is not encoded_of or now_s - encoded_s >= 1.0:
+            encoded = encode()
+            encoded_of, encoded_s = agent.state, now_s
+        return encoded
+
+    return answer
 
 
 def _may_appear(chosen: settings.AgentSettings) -> bool:
