@@ -104,7 +104,8 @@ def test_a_node_cannot_report_the_load_of_another_nodes_pod() -> None:
     before = problem.load_of(site.known, site.one.pod)
     site.telemetry.on_loads(subjects.pods("n2"), wire.encode_loads(record))
     assert problem.load_of(site.known, site.one.pod) == before
-    assert problem.load_of(site.known, site.other.pod).tasks > 10.0
+    # Of a node of four cores no Pod has more than five tasks.
+    assert 3.0 < problem.load_of(site.known, site.other.pod).tasks < 5.0
 
 
 def test_traffic_between_two_pods_is_known_until_it_is_too_old() -> None:

@@ -112,8 +112,9 @@ class Telemetry:
         share = 1.0 - math.exp(-passed_s / SMOOTHED_S)
         for uid in self._loaded.get(found.node, frozenset()) - found.loads.keys():
             self._into.loads.pop((found.node, uid), None)
-        for uid, load in found.loads.items():
-            key = found.node, uid
+        node = self._into.nodes.found["", found.node]
+        for uid, each in found.loads.items():
+            key, load = (found.node, uid), clusters.Load(each.tasks, each.memory_bytes).on(node)
             self._into.loads[key] = _smoothed(self._into.loads.get(key), load, share)
         self._loaded[found.node] = frozenset(found.loads)
         self._loads_s[found.node] = now_s
@@ -188,9 +189,9 @@ class Telemetry:
         self._odd_line.warning((subject, reason), "message dropped", subject=subject, reason=reason.value, why=why)
 
 
-def _smoothed(before: clusters.Load | None, load: pod_telemetry.PodLoad, share: float) -> clusters.Load:
+def _smoothed(before: clusters.Load | None, load: clusters.Load, share: float) -> clusters.Load:
     if before is None:
-        return clusters.Load(load.tasks, load.memory_bytes)
+        return load
     return clusters.Load(
         before.tasks + share * (load.tasks - before.tasks),
         before.memory_bytes + share * (load.memory_bytes - before.memory_bytes),

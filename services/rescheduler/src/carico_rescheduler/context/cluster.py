@@ -56,6 +56,13 @@ class Load:
     tasks: float
     memory_bytes: float
 
+    def on(self, node: cluster.Node) -> "Load":
+        """Return what of it a Pod can have on a node: all cores and one task that waits, and all memory.
+
+        An agent can state any number. Next to a large enough one, no overload of other nodes would count.
+        """
+        return Load(min(self.tasks, node.allocatable_cores + 1.0), min(self.memory_bytes, node.allocatable_bytes))
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:

@@ -159,14 +159,16 @@ def load_of(known: clusters.Cluster, pod: kubernetes.Pod, *, is_own: bool = Fals
     found = classes.get(names.class_of(pod)) or classes.get(messages.ANY_CLASS)
     if found is None:
         return clusters.Load(0.0, 0.0)
-    return clusters.Load(found.cost_plus.get("cpu", 0.0), found.cost_plus.get("memory", 0.0))
+    cost = clusters.Load(found.cost_plus.get("cpu", 0.0), found.cost_plus.get("memory", 0.0))
+    node = known.nodes.found.get(("", heard.node))
+    return cost if node is None else cost.on(node)
 
 
 def _baseline(known: clusters.Cluster, node: kubernetes.Node) -> float:
     """Return the tasks of what belongs to the node itself; 0 if its estimator states none in tasks."""
     heard = known.advertisements.get(node.name)
     found = None if heard is None or heard.headroom is None else heard.baseline.get("cpu")
-    return 0.0 if found is None else max(found.mean, 0.0)
+    return 0.0 if found is None else min(max(found.mean, 0.0), TASKS_PER_CORE * node.allocatable_cores)
 
 
 def _ceiling(known: clusters.Cluster, node: kubernetes.Node, dim: str, wanted: float | None) -> float:
