@@ -5,9 +5,11 @@ import contextlib
 import json
 import pathlib
 
-from carico_auth import connections, server_config
+from carico_auth import connections, instruments, server_config
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import accounts, roles
 from carico_local.cluster import free_ports
 from tests.tools import waiting
@@ -61,3 +63,12 @@ async def _check(servers: list[nats_site.NatsServer], keys: pathlib.Path) -> Non
             subject = accounts.KICK_SUBJECTS.replace("*", server)
             await auth.request(subject, json.dumps({"cid": client}).encode(), timeout_s=waiting.WAIT_S)
         await waiting.until(lambda: all(owner.client.is_closed for owner in owners))
+        # What they have sent is known after their end.
+        clock = clocks.SystemClock()
+        counted = instruments.Instruments(metric.Metrics("auth"), clock=clock)
+        looking = connections.Connections(counted, rules={}, clock=clock)
+        ended = [each for each in await looking._listed(auth, accounts.Account.CORE) if not each.is_open]
+        assert {(each.server_id, each.client_id) for each in ended} == {
+            (server, client) for server, (client,) in found.items()
+        }
+        assert all(each.client.identity and each.age_s > 0.0 and each.address == "127.0.0.1" for each in ended)

@@ -183,6 +183,30 @@ async def test_an_agent_that_sends_far_too_much_is_disconnected_and_stays_out(si
     assert any("sends far too much" in each.log.read_text() for each in site.callouts)
 
 
+async def test_an_agent_that_sends_far_too_much_by_many_short_connections_stays_out(site: security_site.Site) -> None:
+    settings = site.settings(site.api.token(AGENT, node="reconnecting"))
+    frames = b"PUB %s 1\r\nx\r\n" % subjects.capacity("reconnecting").encode() * 19_900
+    before = refusals(site, "flood")
+
+    async def flood_and_leave() -> None:
+        async with security_site.raw(settings) as flooding:
+            wire: Any = flooding.client._transport
+            wire.write(frames)
+            await flooding.client.flush(timeout=waiting.WAIT_S)
+
+    async def flood() -> None:
+        for _ in range(100):
+            await flood_and_leave()
+            # More often, the callout would not let it in.
+            await asyncio.sleep(0.2)
+
+    async with site.joined(roles.Role.AGENT, "staying") as staying:
+        with pytest.raises(NatsError):
+            await flood()
+        assert refusals(site, "flood") > before
+        assert staying.connected
+
+
 def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:
     """A token that is not good, and the reason it will be counted under."""
     api = site.api

@@ -14,12 +14,12 @@ MOST = int(floods.MOST_MESSAGES_S * LOOK_S)
 
 def sent(
     client: int, messages: int, *, identity: str = "agent/n1", size_bytes: int = 0, age_s: float = 100.0,
-    address: str = "10.0.0.1",
+    address: str = "10.0.0.1", is_open: bool = True,
 ) -> connections.Connection:  # fmt: skip
     who = policy.Client(identity=identity, namespace="carico", uid="u1")
     return connections.Connection(
         server_id="N", client_id=client, client=who, address=address, age_s=age_s, messages=messages,
-        size_bytes=size_bytes,
+        size_bytes=size_bytes, is_open=is_open,
     )  # fmt: skip
 
 
@@ -97,3 +97,30 @@ def test_agents_that_share_a_static_key_count_together_by_their_addresses() -> N
 
     assert look(0, 100.0) == []
     assert look(MOST // 2 + 1, 100.0 + LOOK_S) == [10, 11]
+
+
+@pytest.mark.parametrize("identity", ["agent/n1", "UABC"])
+def test_who_ends_its_connections_between_two_looks_floods_by_all_of_them(identity: str) -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    # Long ago, before the first look.
+    old = [sent(number, 19_900, identity=identity, age_s=0.5, is_open=False) for number in range(9)]
+    assert numbers(made.flooding(AGENTS, old)) == []
+    assert made.refuse(grant(identity)) is None
+    ended = [sent(10 + number, 19_900, identity=identity, age_s=0.5, is_open=False) for number in range(5)]
+    again = sent(20, 1, identity=identity, age_s=0.1)
+    other = sent(21, 1, identity="agent/n2", address="10.0.0.2")
+    assert numbers(made.flooding(AGENTS, [*old, *ended, again, other])) == [20]
+    assert made.refuse(grant(identity)) is not None
+    # What has ended counts once.
+    assert numbers(made.flooding(AGENTS, [*old, *ended, again, other])) == []
+
+
+def test_a_reader_that_floods_by_ever_new_connections_loses_the_next_ones_and_no_other_reader_is_concerned() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    readers = {"identity": "reader/carico/carico-web"}
+    page = sent(1, 10, **readers)  # type: ignore[arg-type]  # of several types
+    assert numbers(made.flooding(READERS, [page])) == []
+    ended = [sent(10 + number, 19_900, age_s=0.5, is_open=False, **readers) for number in range(5)]  # type: ignore[arg-type]
+    again = sent(20, 1, age_s=0.1, **readers)  # type: ignore[arg-type]
+    elsewhere = sent(21, 1, age_s=0.1, address="10.0.0.2", **readers)  # type: ignore[arg-type]
+    assert numbers(made.flooding(READERS, [page, *ended, again, elsewhere])) == [20]

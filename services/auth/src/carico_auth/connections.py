@@ -24,6 +24,8 @@ from carico_core.wire import accounts
 EVERY_S = 5.0
 # Connections that a server lists in one answer, of about 600 bytes each.
 PAGE = 2048
+# Open and closed ones: https://docs.nats.io/running-a-nats-service/nats_admin/monitoring#connection-information
+_ALL = 2
 # Servers answer at once; how many there are is not known.
 ANSWERS_WITHIN_S = 1.0
 _KICK_TIMEOUT_S = 2.0
@@ -49,7 +51,10 @@ _WHY = {Fault.POD_GONE: "its Pod is gone", Fault.FLOOD: "it sends far too much"}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A connection as its server numbers it, whose it is and from where, how long it has lasted, what it has sent."""
+    """A connection as its server numbers it, whose it is and from where, how long it has lasted, what it has sent.
+
+    `is_open` False: it has ended. A server remembers the last 10,000 that have.
+    """
 
     server_id: str
     client_id: int
@@ -58,9 +63,10 @@ class Connection:
     age_s: float
     messages: int
     size_bytes: int
+    is_open: bool = True
 
 
-# Yields which of the connections to an account must end, each as things stand when it is its turn.
+# Yields which of the open connections to an account must end, each as things stand when it is its turn.
 Rule: TypeAlias = Callable[[accounts.Account, Sequence[Connection]], Iterable[Connection]]
 
 
@@ -98,10 +104,10 @@ class Connections:
                         silent.add(connection.server_id)
 
     async def _listed(self, bus: Bus, account: accounts.Account) -> list[Connection]:
-        """Return the connections to an account, as all servers list them."""
+        """Return the connections to an account, as all servers list them, with those that have ended."""
         found: list[Connection] = []
         for offset in itertools.count(0, PAGE):
-            question = orjson.dumps({"auth": True, "limit": PAGE, "offset": offset})
+            question = orjson.dumps({"auth": True, "limit": PAGE, "offset": offset, "state": _ALL})
             try:
                 answers = await bus.request_all(accounts.connections(account), question, within_s=ANSWERS_WITHIN_S)
                 if not answers:
@@ -158,14 +164,19 @@ def parse_page(answer: bytes) -> tuple[list[Connection], bool]:
             Connection(
                 server_id=server_id, client_id=int(each["cid"]),
                 client=policy.parse_bus_name(each.get("authorized_user", "")), address=str(each.get("ip", "")),
-                age_s=(now - datetime.datetime.fromisoformat(each["start"])).total_seconds(),
-                messages=int(each["in_msgs"]), size_bytes=int(each["in_bytes"]),
+                age_s=(_ended(each, now) - datetime.datetime.fromisoformat(each["start"])).total_seconds(),
+                messages=int(each["in_msgs"]), size_bytes=int(each["in_bytes"]), is_open="stop" not in each,
             )
             for each in listed
         ]  # fmt: skip
         return found, int(data["offset"]) + len(listed) < int(data["total"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"expected a list of connections, got {answer[:200]!r} ({error!r})") from error
+
+
+def _ended(connection: Mapping[str, Any], now: datetime.datetime) -> datetime.datetime:
+    """Return when a connection has ended; `now` if it has not."""
+    return datetime.datetime.fromisoformat(connection["stop"]) if "stop" in connection else now
 
 
 def _parsed(answer: bytes) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ class EndedPods:
 
     def ended(self, _: accounts.Account, found: Sequence[connections.Connection]) -> Iterator[connections.Connection]:
         """See `connections.Rule`: yield those whose Pod is gone."""
-        return (each for each in found if self._is_ended(each))
+        return (each for each in found if each.is_open and self._is_ended(each))
 
     def take(self, namespace: str, event: list_watch.MirrorEvent) -> None:
         """Take in what the watch of a namespace shows."""

@@ -24,7 +24,7 @@ WATCHED = (accounts.Account.AGENTS, accounts.Account.READERS)
 
 
 class Floods:
-    """Each connection as it was at the last look, and who is not let in."""
+    """Each connection as it was at the last look, also of those that have ended, and who is not let in."""
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self._clock = clock
@@ -38,17 +38,25 @@ class Floods:
         """See `connections.Rule`: yield those whose sender has sent too much since the last look."""
         if account not in WATCHED:
             return
-        before = self._before.get(account, {})
+        before = self._before.get(account)
+        known = before or {}
         self._before[account] = {_key(each): each for each in found}
-        senders = [_sender(account, each) for each in found]
         shares: dict[object, float] = {}
-        for sender, each in zip(senders, found, strict=True):
-            shares[sender] = shares.get(sender, 0.0) + _share(each, before.get(_key(each)))
-        for sender, each in zip(senders, found, strict=True):
-            if shares[sender] > 1.0:
+        for each in found:
+            # At the first look it is not known when what has ended has sent.
+            if each.is_open or before is not None:
+                sender = _sender(account, each)
+                shares[sender] = shares.get(sender, 0.0) + _share(each, known.get(_key(each)))
+        for each in found:
+            share = shares.get(_sender(account, each), 0.0)
+            if account is accounts.Account.READERS and _key(each) not in known:
+                # One that ends its connections, and opens others, goes on by these.
+                share += shares.get(_place(each), 0.0)
+            if share > 1.0:
                 if account is accounts.Account.AGENTS:
                     self._refused[each.client.identity] = self._clock.monotonic_s() + REFUSED_S
-                yield each
+                if each.is_open:
+                    yield each
 
     def refuse(self, grant: policy.Grant) -> policy.Refusal | None:
         """Return why a client is not let in, or None."""
@@ -62,13 +70,18 @@ class Floods:
 def _sender(account: accounts.Account, connection: connections.Connection) -> object:
     """Return what the connections of one sender have in common.
 
-    Readers share an identity, so that each of theirs counts alone. The callout identifies agents by their nodes. A
-    static key may be that of all agents: those of one address count together.
+    Readers share an identity, so that each open connection of theirs counts alone, and those that have ended by their
+    address. The callout identifies agents by their nodes. A static key may be that of all agents: those of one address
+    count together.
     """
     if account is not accounts.Account.AGENTS:
-        return _key(connection)
+        return _key(connection) if connection.is_open else _place(connection)
     identity = connection.client.identity
-    return identity if identity.startswith(_OF_A_NODE) else (identity, connection.address)
+    return identity if identity.startswith(_OF_A_NODE) else _place(connection)
+
+
+def _place(connection: connections.Connection) -> tuple[str, str]:
+    return connection.client.identity, connection.address
 
 
 def _key(connection: connections.Connection) -> tuple[str, int]:
