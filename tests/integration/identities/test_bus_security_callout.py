@@ -192,7 +192,7 @@ async def test_an_agent_that_sends_far_too_much_by_many_short_connections_stays_
         async with security_site.raw(settings) as flooding:
             wire: Any = flooding.client._transport
             wire.write(frames)
-            await flooding.client.flush(timeout=waiting.WAIT_S)
+            await flooding.client.flush()
 
     async def flood() -> None:
         for _ in range(100):

@@ -5,6 +5,7 @@ Everything here is synchronous and fast; `reporting.publishers` sends, `service`
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -88,13 +89,16 @@ class Agent:
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
         self.usage_reports = _usage_reports(parts)
-        # One for all that is asked.
-        self.answer_pace = tasks.Pace(ANSWERS_A_SECOND, clock=parts.clock)
         self._named: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
+
+    @functools.cached_property
+    def answer_pace(self) -> tasks.Pace:
+        """The pace of the answers to all questions together."""
+        return tasks.Pace(ANSWERS_A_SECOND, clock=self._clock)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Register publish callbacks."""
