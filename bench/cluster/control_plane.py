@@ -2,8 +2,9 @@
 
 `python -m bench control_plane`. A real kube-apiserver and etcd (without fsync), no kubelets: Nodes and Pods are
 objects. Each scheduler in turn meets a backlog that is already there, and is timed from the first Pod bound to the
-last, as the API's watch shows them; then Pods come at 50 a second, each timed from its creation. Limits on requests
-are lifted for both; CARICO's Events and decision records are on, and every Node advertises once a second.
+last, as the API's watch shows them; then Pods come at 50 a second, each timed from its creation, without and with 5
+others a second that must preempt one. Limits on requests are lifted for both; CARICO's Events and decision records are
+on, and every Node advertises once a second.
 """
 
 import asyncio
@@ -24,6 +25,10 @@ from bench.cluster import _cluster, _objects
 Row = tuple[str, float, str, str]
 CARICO, KUBE = _cluster.CARICO, _cluster.KUBE
 SCHEDULER_NAMES = {CARICO: "carico", KUBE: "default-scheduler"}
+PODS_PER_S = 50
+# Of so many Pods that find room, one comes next to them that must preempt.
+PREEMPTS_EACH = 10
+_HIGH = "high"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +52,18 @@ class Backlog:
 def run(quick: bool) -> list[Row]:
     """Pods bound a second by either, and how long a Pod waits at 50 a second."""
     rows = backlog_rows(Size(nodes=1000, pods=3000, runs=1 if quick else 3, factor=2.0))
+    pods = 250 if quick else 1500
     for name in (CARICO, KUBE):
-        waits_ms = asyncio.run(_in_a_folder(_stream, name, quick))
-        target = "at most 100" if name == CARICO else ""
-        rows.append((f"created to bound at 50 Pods/s, p50: {name}", float(np.percentile(waits_ms, 50)), "ms", ""))
-        rows.append((f"created to bound at 50 Pods/s, p99: {name}", float(np.percentile(waits_ms, 99)), "ms", target))
+        what, target = f"created to bound at {PODS_PER_S} Pods/s", "at most 100" if name == CARICO else ""
+        p50_ms, p99_ms = np.percentile(asyncio.run(_in_a_folder(_stream, name, pods)), (50, 99))
+        rows += [
+            (f"{what}, p50: {name}", float(p50_ms), "ms", ""),
+            (f"{what}, p99: {name}", float(p99_ms), "ms", target),
+        ]
+        _, next_to_ms = np.percentile(asyncio.run(_in_a_folder(_stream, name, pods, pods // PREEMPTS_EACH)), (50, 99))
+        rows.append((f"{what}, p99 while others preempt: {name}", float(next_to_ms), "ms", ""))
+        target = "at most 2" if name == CARICO else ""
+        rows.append((f"... in relation to that without: {name}", float(next_to_ms / p99_ms), "", target))
     return rows
 
 
@@ -105,23 +117,46 @@ async def _backlog(folder: pathlib.Path, name: str, size: Size) -> Backlog:
         return Backlog(pods_per_s=(size.pods - 1) / (bound_s[-1] - bound_s[0]), cpu_s=cpu_s)
 
 
-async def _stream(folder: pathlib.Path, name: str, quick: bool) -> list[float]:
-    """Milliseconds from a Pod's creation to its bind, of Pods that come at 50 a second."""
+async def _stream(folder: pathlib.Path, name: str, pods: int, preempting: int = 0) -> list[float]:
+    """Milliseconds from a Pod's creation to its bind, of Pods that come at 50 a second; those that preempt come too."""
     async with _cluster.running(folder, 1000) as cluster:
+        await _fill(cluster, preempting, SCHEDULER_NAMES[name])
         with cluster.scheduler(name):
             await cluster.create_pods(1, SCHEDULER_NAMES[name], prefix="first")
-            await cluster.until_bound(1)
-            pods = 250 if quick else 1500
+            await cluster.until_bound(preempting + 1)
             created_s: dict[str, float] = {}
             began_s = time.monotonic()
             async with asyncio.TaskGroup() as group:
                 for index in range(pods):
-                    await asyncio.sleep(max(0.0, began_s + index / 50 - time.monotonic()))
+                    await asyncio.sleep(max(0.0, began_s + index / PODS_PER_S - time.monotonic()))
                     pod = _objects.pod(f"stream-{index}", SCHEDULER_NAMES[name])
                     created_s[pod["metadata"]["name"]] = time.monotonic()
                     group.create_task(cluster.api.request("POST", _objects.PODS_PATH, body=pod))
-            await cluster.until_bound(pods + 1)
+                    at, rest = divmod(index, PREEMPTS_EACH)
+                    if at < preempting and not rest:
+                        body = _large_pod(f"high-{at}", SCHEDULER_NAMES[name], {"kubernetes.io/hostname": f"node-{at}"})
+                        body["spec"]["priorityClassName"] = _HIGH
+                        group.create_task(cluster.api.request("POST", _objects.PODS_PATH, body=body))
+            await cluster.until_bound(2 * preempting + pods + 1)
         return [(cluster.bound_s[each] - at_s) * 1e3 for each, at_s in created_s.items()]
+
+
+async def _fill(cluster: _cluster.Cluster, nodes: int, scheduler: str) -> None:
+    """Fill the first Nodes with a Pod each, which one of a higher priority can preempt."""
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": _HIGH}, "value": 1000}
+    await cluster.api.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=body)
+    for index in range(nodes):
+        pod = _large_pod(f"low-{index}", scheduler, {})
+        pod["spec"]["nodeName"] = f"node-{index}"
+        await cluster.api.request("POST", _objects.PODS_PATH, body=pod)
+
+
+def _large_pod(name: str, scheduler: str, selector: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Pod that takes most of a Node; without a kubelet, only one without a grace period ends."""
+    pod = _objects.pod(name, scheduler)
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3800m"
+    pod["spec"] |= {"nodeSelector": selector, "terminationGracePeriodSeconds": 0}
+    return pod
 
 
 async def _standing(folder: pathlib.Path, nodes: int, pods: int) -> list[Row]:
