@@ -434,9 +434,11 @@ def losing(
 
 async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: pathlib.Path) -> None:
     expires_s = int(clock.SystemClock().wall_ns() / 1e9) + 3
-    claims = base64.urlsafe_b64encode(b'{"exp":%d}' % expires_s).decode().rstrip("=")
+    header, claims = (
+        base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"RS256"}', b'{"exp":%d}' % expires_s)
+    )
     token = tmp_path / "token"
-    token.write_text(f"header.{claims}.signature\n")
+    token.write_text(f"{header}.{claims}.signature\n")
     server = nats_site.NatsServer(
         tmp_path / "nats", extra={"authorization": {"token": token.read_text().strip()}}
     ).start()

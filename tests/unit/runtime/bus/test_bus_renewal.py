@@ -52,7 +52,7 @@ async def test_a_token_that_is_being_replaced_at_the_first_look_is_looked_at_aga
             await asyncio.to_thread(lambda: None)
         assert client.made_anew == 0
         claims = base64.urlsafe_b64encode(b'{"exp":1}').decode()
-        token.write_text(f"header.{claims}.signature")
+        token.write_text(f"e30.{claims}.signature")
         await waiting.until(lambda: client.made_anew)
     finally:
         running.cancel()
