@@ -115,7 +115,7 @@ def test_who_ends_its_connections_between_two_looks_floods_by_all_of_them(identi
     assert numbers(made.flooding(AGENTS, [*old, *ended, again, other])) == []
 
 
-def test_a_reader_that_floods_by_ever_new_connections_loses_the_next_ones_and_no_other_reader_is_concerned() -> None:
+def test_a_reader_that_floods_by_one_connection_after_another_loses_the_next_ones_and_no_other_reader() -> None:
     made = floods.Floods(clock=clocks.FakeClock())
     readers = {"identity": "reader/carico/carico-web"}
     page = sent(1, 10, **readers)  # type: ignore[arg-type]  # of several types
@@ -124,3 +124,12 @@ def test_a_reader_that_floods_by_ever_new_connections_loses_the_next_ones_and_no
     again = sent(20, 1, age_s=0.1, **readers)  # type: ignore[arg-type]
     elsewhere = sent(21, 1, age_s=0.1, address="10.0.0.2", **readers)  # type: ignore[arg-type]
     assert numbers(made.flooding(READERS, [page, *ended, again, elsewhere])) == [20]
+
+
+def test_after_a_look_without_an_answer_what_ended_long_ago_is_no_flood() -> None:
+    made = floods.Floods(clock=clocks.FakeClock())
+    # As of a script that asks once a minute; a server remembers them for days.
+    ended = [sent(10 + number, 9, identity="reader/a", age_s=0.5, is_open=False) for number in range(9000)]
+    page = sent(1, 10, identity="reader/a")
+    for found in ([], [*ended, page], [], [*ended, page], [*ended, page]):
+        assert numbers(made.flooding(READERS, found)) == []

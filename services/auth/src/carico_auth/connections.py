@@ -22,6 +22,7 @@ from carico_core.wire import accounts
 
 # Between two looks at the connections. Each costs a replica 6 us a connection.
 EVERY_S = 5.0
+PAUSE_S = 1.0
 # Connections that a server lists in one answer, of about 600 bytes each.
 PAGE = 2048
 # Open and closed ones: https://docs.nats.io/running-a-nats-service/nats_admin/monitoring#connection-information
@@ -80,14 +81,19 @@ class Connections:
         self.bus: Bus | None = None
         self._counted = counted
         self._rules = rules
+        self._clock = clock
         self._line = logs.get("connections")
         self._limited = logs.RateLimited(self._line, clock=clock)
 
     async def run_forever(self) -> None:
         """Look every few seconds, until cancelled."""
+        pause_s = EVERY_S
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(pause_s)
+            began_s = self._clock.monotonic_s()
             await self.sweep()
+            # A look at thousands of connections takes seconds.
+            pause_s = max(EVERY_S - (self._clock.monotonic_s() - began_s), PAUSE_S)
 
     async def sweep(self) -> None:
         """Look once. What a server does not answer is tried at the next look."""

@@ -11,7 +11,7 @@ from carico_auth import connections, policy
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import accounts, roles
 
-# An agent sends some messages a second, a reader less. Readers can make an agent answer some 10,000 questions a second.
+# An agent sends some messages a second, and 500 answers at most; a reader sends less.
 MOST_MESSAGES_S = 20_000.0
 MOST_BYTES_S = 64 * 2.0**20
 # What a client sends right after it has connected is no flood by itself.
@@ -38,13 +38,14 @@ class Floods:
         """See `connections.Rule`: yield those whose sender has sent too much since the last look."""
         if account not in WATCHED:
             return
-        before = self._before.get(account)
-        known = before or {}
+        known = self._before.get(account, {})
+        servers = {server_id for server_id, _ in known}
         self._before[account] = {_key(each): each for each in found}
         shares: dict[object, float] = {}
         for each in found:
-            # At the first look it is not known when what has ended has sent.
-            if each.is_open or before is not None:
+            # At the first look at a server, and after one that it did not answer, it is not known when what has ended
+            # has sent.
+            if each.is_open or each.server_id in servers:
                 sender = _sender(account, each)
                 shares[sender] = shares.get(sender, 0.0) + _share(each, known.get(_key(each)))
         for each in found:
