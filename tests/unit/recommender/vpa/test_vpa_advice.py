@@ -255,6 +255,14 @@ def test_of_memory_that_grows_less_than_today_is_withheld_and_more_is_recommende
     assert conditions(found) == {"LowConfidence": (True, "Growing"), "RecommendationProvided": (True, "")}
 
 
+def test_memory_that_grows_withholds_nothing_of_other_resources_and_hides_no_fault_of_the_object() -> None:
+    known = dataclasses.replace(learnt.recommended(flags=("growing",)), requested={"memory": 200 * MIB})
+    found = advise(known, {"containerName": "*", "controlledResources": ["cpu"]})
+    assert only(found).target == {"cpu": 0.23}
+    off = advise(known, {"containerName": "*", "mode": "Off"})
+    assert conditions(off) == {"RecommendationProvided": (False, "ContainersOff")}
+
+
 def test_a_new_image_is_recommended_the_amounts_of_both_with_low_confidence() -> None:
     found = advise(learnt.recommended(flags=("image_changed",)))
     assert only(found).target["cpu"] == 0.23

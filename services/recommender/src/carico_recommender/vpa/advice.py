@@ -105,7 +105,11 @@ def advise(
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     found = _of_containers(one, known, conditions, margin)
     asked = _total(found.containers or ())
-    is_less = asked.get(recommendation.MEMORY, 0.0) < known.requested.get(recommendation.MEMORY, 0.0)
+    # Of a part of the Pod it is not known whether it is less.
+    is_of_pod = recommendation.MEMORY in asked and set(known.containers) <= {
+        each.name for each in found.containers or ()
+    }
+    is_less = is_of_pod and asked[recommendation.MEMORY] < known.requested.get(recommendation.MEMORY, 0.0)
     if recommendation.Flag.GROWING in known.flags and is_less:
         why = (_reason(recommendation.Flag.GROWING), _GROWING)
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
