@@ -317,7 +317,7 @@ def test_who_asks_without_end_gets_few_answers_encoded_once(monkeypatch: pytest.
         one.agent.answer_pace = tasks.Pace(app.ANSWERS_A_SECOND, clock=objects.LoopClock(asyncio.get_running_loop()))
         get = service._queries(one.agent, "node-1").endpoints["state.get"]
         asked: list[asyncio.Future[bytes]] = [asyncio.ensure_future(get(b"")) for _ in range(1000)]
-        await asyncio.sleep(0.99)
+        await asyncio.sleep(0.999)
         answered = sum(each.done() for each in asked)
         for each in asked:
             each.cancel()

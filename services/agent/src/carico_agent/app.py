@@ -26,7 +26,7 @@ HISTORY_S = 180
 # The canonical line is logged each second at debug and each minute at info.
 INFO_EVERY = 60
 # Answers have up to 64 KiB, and who sends 64 MiB a second is disconnected: readers must not have an agent do so.
-ANSWERS_A_SECOND = 50.0
+ANSWERS_A_SECOND = 500.0
 # Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
