@@ -64,7 +64,7 @@ class Rescheduler:
         self.telemetry = telemetry.Telemetry(self.known, lease_s=settings.bus.lease_s, clock=clock, metrics=counted)
         duties = elector.Duties(
             is_fit=lambda: not self.informers.away(), prepare=_nothing, on_change=self._on_change,
-            is_reached=self._is_reached, is_idle=lambda: self.rounds.is_idle,
+            is_reached=self._is_reached, is_idle=self._is_idle,
         )  # fmt: skip
         self.leadership = status.Leadership(
             settings.leader, boot=self._boot, api=lease_api or api, clock=clock, duties=duties, program=setting.PROGRAM
@@ -166,6 +166,10 @@ class Rescheduler:
     def _is_reached(self) -> bool:
         # A connection can look alive while nothing arrives: NATS clients notice a cut only after minutes.
         return self.bus_metrics.why_not() is None and bool(self.known.advertisements)
+
+    def _is_idle(self) -> bool:
+        # A write whose answer did not come may still take effect.
+        return self.rounds.is_idle and not self.executor.is_cut_off
 
     def _permit(self) -> None:
         if not self.leadership.leads():

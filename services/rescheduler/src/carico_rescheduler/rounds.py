@@ -140,17 +140,20 @@ class Rounds:
         self._is_turning, pause_s = True, self._parts.settings.every_s
         try:
             why = await self._turn(asked)
-            self.rests = "; ".join(filter(None, (why, self.executor.stuck_pins)))
         except (asked_plans.NotReady, records.NotLeading) as error:
-            self.rests = str(error)
+            why = str(error)
             pause_s = min(SOON_S if self._recovered else FIRST_S, pause_s)
         except (errors.ApiError, errors.ApiUnavailable) as error:
-            self.rests = f"the API does not answer: {error}"
+            why = f"the API does not answer: {error}"
         finally:
             self._is_turning = False
+        stuck = self.executor.stuck_pins
+        self.rests = "; ".join(filter(None, (why, stuck)))
         self.ended += 1
-        if self.rests:
-            self._odd_line.warning(self.rests, "nothing is moved", why=self.rests)
+        if why:
+            self._odd_line.warning(why, "nothing is moved", why=why)
+        if stuck:
+            self._odd_line.warning(stuck, "a pin is left", why=stuck)
         return pause_s
 
     async def _turn(self, asked: planning.Question | None) -> str:

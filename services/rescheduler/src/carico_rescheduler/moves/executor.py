@@ -124,7 +124,7 @@ class Executor:
                 count += 1
                 if move.is_marked:
                     stuck.append(f"{move.pod} is half pinned to {move.target}, and {move.detail}")
-        self.stuck_pins = "; ".join(stuck)
+        self.stuck_pins, self.is_cut_off = "; ".join(stuck), False
         return count
 
     def _left_surges(self) -> list[objects.KnownPod]:
@@ -184,7 +184,10 @@ class Executor:
         try:
             await self._pin.follow(move, namespace=found.namespace, deployment=found.name)
         finally:
-            self._end(move)
+            self._end(move, counts=not move.is_marked)
+        if move.is_marked:
+            # It is tried again in each round, and must not count each time.
+            return move
         await self._parts.journal.end(found.uid, move)
         self._parts.metrics.recovered.labels(move.state.value).inc()
         return move
@@ -195,12 +198,12 @@ class Executor:
         self._parts.metrics.under_way.set(1)
         self._line.info("move begins", pod=move.pod, source=move.source, target=move.target, mode=move.mode.value)
 
-    def _end(self, move: records.Record) -> None:
+    def _end(self, move: records.Record, *, counts: bool = True) -> None:
         self.current = None
         self.idle.set()
         self._parts.metrics.under_way.set(0)
         self.is_cut_off = move.state not in records.ENDED
-        if self.is_cut_off:
+        if self.is_cut_off or not counts:
             return
         self.ended.append(move)
         self._parts.metrics.moves.labels(move.mode.value, move.state.value).inc()
