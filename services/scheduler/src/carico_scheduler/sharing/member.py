@@ -160,14 +160,14 @@ class Member:
         now_s = self._clock.monotonic_s()
         for node, claim in self.ledger.counted(now_s):
             yield node, fits.demand_of(claim), self._state.pod(claim.uid)
-        for node in self.ledger.closed(now_s):
+        for node in list(self.ledger.closed()):
             yield node, fits.WHOLE, None
 
     def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return what other members hold on a node against a Pod, by claims and as the holder of the Lease."""
         now_s = self._clock.monotonic_s()
         claimed = [fits.demand_of(each) for each in self.ledger.counted_on(node, now_s) if each.uid != pod.uid]
-        whole = [fits.WHOLE] if node in self.ledger.closed(now_s) else []
+        whole = [fits.WHOLE] if node in self.ledger.closed() else []
         return [*claimed, *whole, *self.corrections.held_on(node, pod)]
 
     def claim_first(

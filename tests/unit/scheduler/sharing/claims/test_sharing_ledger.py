@@ -107,6 +107,16 @@ def test_the_age_of_a_claim_survives_a_new_stream() -> None:
     assert [each.uid for _, each in made.ledger.orphans(61.0)] == ["p"]
 
 
+def test_the_age_of_a_claim_survives_a_stream_that_is_replaced_before_it_was_read() -> None:
+    made = World()
+    made.fates["p"] = PodFate.OPEN
+    made.ledger.take(NODE, 7, [claim("p")], 0.0)
+    made.ledger.restart(30.0)
+    made.ledger.restart(40.0)
+    made.ledger.take(NODE, 1, [claim("p"), claim("q")], 41.0)
+    assert [each.uid for _, each in made.ledger.orphans(61.0)] == ["p"]
+
+
 def test_a_claim_that_leaves_the_stream_gives_room() -> None:
     made = World()
     made.ledger.take(NODE, 1, [claim("p"), claim("q")], 0.0)
@@ -243,15 +253,22 @@ def test_a_node_is_closed_until_a_message_can_be_read_or_its_time_is_over() -> N
     made.ledger.take_unreadable(NODE, 1, 0.0)
     made.ledger.note_full("node-2", 0.0)
     made.ledger.note_full("node-3", 0.0)
-    assert made.ledger.closed(ledger.FULL_S - 0.1) == [NODE, "node-2", "node-3"]
+    assert closed_at(made, ledger.FULL_S - 0.1) == [NODE, "node-2", "node-3"]
     made.ledger.take("node-3", 1, [], 1.0)
     assert made.room == ["node-3"]
-    assert made.ledger.closed(ledger.FULL_S - 0.1) == [NODE, "node-2"]
-    assert made.ledger.closed(ledger.FULL_S) == [NODE]
+    assert closed_at(made, ledger.FULL_S - 0.1) == [NODE, "node-2"]
+    # Pods that it alone can take have waited for it.
+    assert closed_at(made, ledger.FULL_S) == [NODE] and made.room == ["node-3", "node-2"]
     made.ledger.take(NODE, 2, [], 10.0)
     made.ledger.note_missing(NODE)
-    assert made.ledger.closed(10.0) == []
-    assert made.room == ["node-3", NODE]
+    assert closed_at(made, 10.0) == []
+    assert made.room == ["node-3", "node-2", NODE]
     made.ledger.take_unreadable(NODE, 3, 20.0)
-    assert made.ledger.closed(20.0 + ledger.LEASE_S - 0.1) == [NODE]
-    assert made.ledger.closed(20.0 + ledger.LEASE_S) == []
+    assert closed_at(made, 20.0 + ledger.LEASE_S - 0.1) == [NODE]
+    assert closed_at(made, 20.0 + ledger.LEASE_S) == []
+
+
+def closed_at(made: World, now_s: float) -> list[str]:
+    """On which nodes no claim can be made, after a round of the janitor at that time."""
+    made.ledger.forget_old(now_s)
+    return list(made.ledger.closed())

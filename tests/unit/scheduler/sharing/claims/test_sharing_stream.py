@@ -1,6 +1,7 @@
 """The stream of claims as one member knows it."""
 
 import asyncio
+from collections.abc import Sequence
 
 from carico_core.domain import messages
 from carico_core.runtime.bus import port as buses
@@ -100,3 +101,48 @@ def test_claims_are_not_stated_again_over_a_message_that_cannot_be_read() -> Non
         following.cancel()
 
     objects.run_fast(main())
+
+
+def test_claims_on_many_nodes_are_stated_again_in_a_new_stream_within_moments() -> None:
+    """Else nothing is bound for as long as that many answers take, one after another."""
+
+    async def main() -> None:
+        hub = memory_bus.Hub()
+        claims, other = (memory_bus.MemoryBus(hub).claims for _ in range(2))
+        nodes = [f"node-{number}" for number in range(3 * stream.RESTATED_AT_ONCE)]
+        names, calls = iter(("0" * 16, "1" * 16)), list[int]()
+        kept = ledger.Ledger(lambda uid, node: ledger.PodFate.BOUND)
+        made = stream.Stream(
+            kept, clock=objects.LoopClock(asyncio.get_running_loop()), new_epoch=lambda: next(names),
+            header=lambda: ("0" * 16, 1), on_read=lambda: None, on_drop=lambda reason: None,
+        )  # fmt: skip
+        following = asyncio.create_task(made.follow_forever(claims))
+        await asyncio.sleep(0.1)
+        await other.change([_write(node, "a", epoch="0" * 16, seq=0) for node in nodes])
+        hub.claims.clear()
+        change = claims.change
+
+        async def counting(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
+            if len(calls) == 1:
+                # Another member is faster on some nodes.
+                await other.change([_write(node, "b", epoch="1" * 16, seq=0) for node in nodes[:9]])
+            calls.append(len(changes))
+            return await change(changes)
+
+        claims.change = counting  # type: ignore[method-assign]
+        await asyncio.sleep(2.0 * stream.CHECK_EVERY_S)
+        # The epoch, three batches, and what was refused.
+        assert calls == [1, *[stream.RESTATED_AT_ONCE] * 3, 9]
+        for number, node in enumerate(nodes):
+            found = wire.decode_claims(hub.claims[subjects.claim(node)].payload, subject=subjects.claim(node))
+            assert {each.uid for each in found.claims} == ({"a", "b"} if number < 9 else {"a"})
+        following.cancel()
+
+    objects.run_fast(main())
+
+
+def _write(node: str, uid: str, *, epoch: str, seq: int) -> buses.GuardedWrite:
+    body = messages.NodeClaims(
+        node=node, epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=(claims_world.claim(uid),)
+    )  # fmt: skip
+    return buses.GuardedWrite(subject=subjects.claim(node), payload=wire.encode_claims(body), seq=seq)

@@ -78,7 +78,7 @@ class Ledger:
         # with one on which claims can be made again.
         self.on_room: Callable[[str], None] = lambda node: None
         self._nodes: dict[str, _Node] = {}
-        # Until when no claim can be made on these nodes, unless a newer message comes before.
+        # Until when no claim can be made on these nodes, unless a newer message comes before; `forget_old` ends it.
         self._closed: dict[str, float] = {}
         # A list of all Pods was asked for later than this, and has been taken in: it shows which Pods of claims that
         # were seen until then are there.
@@ -143,11 +143,9 @@ class Ledger:
         """Note that a message about a node would not hold one more claim."""
         self._closed[node] = now_s + FULL_S
 
-    def closed(self, now_s: float) -> list[str]:
+    def closed(self) -> Collection[str]:
         """Return the nodes on which no claim can be made: what is claimed there is not known, or too much."""
-        for node in [node for node, until_s in self._closed.items() if now_s >= until_s]:
-            del self._closed[node]
-        return list(self._closed)
+        return self._closed.keys()
 
     def note_missing(self, node: str) -> None:
         """Note that the stream has no message about a node any more."""
@@ -166,7 +164,8 @@ class Ledger:
     def restart(self, now_s: float) -> dict[str, list[messages.Claim]]:
         """Forget everything: the stream is another one. Return the claims that it must contain, too, by node."""
         left: dict[str, list[messages.Claim]] = {}
-        self._seen_s = {}
+        # What was to be stated again in the stream between may not have been.
+        self._seen_s = {claim: seen_s for claim, seen_s in self._seen_s.items() if now_s - seen_s < 2.0 * LEASE_S}
         for node, known in self._nodes.items():
             for uid, held in known.held.items():
                 self._seen_s[_identity(held.claim)] = held.seen_s
@@ -250,7 +249,9 @@ class Ledger:
         return sorted({node for (node, _), held in self._open.items() if held.is_void})
 
     def forget_old(self, now_s: float) -> None:
-        """Forget the messages that the stream has dropped for their age."""
+        """Forget the messages that the stream has dropped for their age, and what closed nodes, if its time is over."""
+        for node in [node for node, until_s in self._closed.items() if now_s >= until_s]:
+            self._reopen(node)
         for node in [node for node, known in self._nodes.items() if now_s - known.taken_s > FORGET_S]:
             self.note_missing(node)
 

@@ -9,7 +9,7 @@ not bound yet, or that another member may not have seen to be bound.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
@@ -25,6 +25,8 @@ BIND_MOST_S = 5.0
 SETTLE_S = BIND_MOST_S + 2.0
 CHECK_EVERY_S = 1.0
 RESTATE_ROUNDS = 8
+# Nodes whose claims are written before the answers are awaited.
+RESTATED_AT_ONCE = 200
 
 
 class Stream:
@@ -135,40 +137,54 @@ class Stream:
         self._on_read()
 
     async def _restate_all(self, claims: buses.Claims, name: str) -> None:
-        for node in list(self._left):
-            await self._restate(claims, node, name)
-
-    async def _restate(self, claims: buses.Claims, node: str, name: str) -> None:
-        """Write the claims of an earlier epoch on one node into this one."""
+        """Write the claims of an earlier epoch into this one; other members do so at the same time."""
         for _ in range(RESTATE_ROUNDS):
-            now_s = self._clock.monotonic_s()
-            kept = self._ledger.kept(node, now_s)
-            if kept is None:
-                # What is there may be of a newer version. The next check tries again; nothing is committed there.
+            made = [each for node in list(self._left) if (each := self._restated(node, name)) is not None]
+            if not made:
                 return
-            known = {claim.uid for claim in kept}
-            missing = [claim for claim in self._left[node] if claim.uid not in known]
-            if not missing:
-                del self._left[node]
-                return
-            boot, seq = self._header()
-            made = messages.NodeClaims(
-                node=node, epoch=name, boot=boot, seq=seq, ts_ns=self._clock.wall_ns(), claims=(*kept, *missing)
+            for begin in range(0, len(made), RESTATED_AT_ONCE):
+                await self._restate(claims, made[begin : begin + RESTATED_AT_ONCE])
+        raise errors.BusUnavailable(
+            f"claims on {len(self._left)} nodes could not be stated again in {RESTATE_ROUNDS} rounds"
+        )
+
+    def _restated(self, node: str, name: str) -> messages.NodeClaims | None:
+        """Return the message about a node with what is missing in it; None if nothing is, or it cannot be read."""
+        kept = self._ledger.kept(node, self._clock.monotonic_s())
+        if kept is None:
+            # What is there may be of a newer version. The next check tries again; nothing is committed there.
+            return None
+        known = {claim.uid for claim in kept}
+        missing = [claim for claim in self._left[node] if claim.uid not in known]
+        if not missing:
+            del self._left[node]
+            return None
+        boot, seq = self._header()
+        return messages.NodeClaims(
+            node=node, epoch=name, boot=boot, seq=seq, ts_ns=self._clock.wall_ns(), claims=(*kept, *missing)
+        )
+
+    async def _restate(self, claims: buses.Claims, made: Sequence[messages.NodeClaims]) -> None:
+        """Write messages; of those nodes about which another one was stored before, take that in."""
+        changes = [
+            buses.GuardedWrite(
+                subject=subjects.claim(each.node), payload=wire.encode_claims(each), seq=self._ledger.seq(each.node)
             )
-            change = buses.GuardedWrite(
-                subject=subjects.claim(node), payload=wire.encode_claims(made), seq=self._ledger.seq(node)
-            )
-            (answer,) = await claims.change([change])
-            if answer.seq is not None:
-                self._ledger.take(node, answer.seq, made.claims, now_s)
-                del self._left[node]
-                return
-            newest = await claims.newest(change.subject)
+            for each in made
+        ]
+        refused = []
+        for each, change, answer in zip(made, changes, await claims.change(changes), strict=True):
+            if answer.seq is None:
+                refused.append((each.node, change.subject))
+            else:
+                self._ledger.take(each.node, answer.seq, each.claims, self._clock.monotonic_s())
+                del self._left[each.node]
+        found = await asyncio.gather(*(claims.newest(subject) for _, subject in refused))
+        for (node, _), newest in zip(refused, found, strict=True):
             if newest is None:
                 self._ledger.note_missing(node)
             else:
                 commits.take(self._ledger, newest, self._clock.monotonic_s(), self._on_drop)
-        raise errors.BusUnavailable(f"claims on {node} could not be stated again in {RESTATE_ROUNDS} rounds")
 
     def _take(self, kept: buses.Kept) -> None:
         """Take in what the stream has stored."""
