@@ -138,9 +138,12 @@ class Engine:
         if self.member is not None:
             self.member.announce()
 
-    def _may_hold(self) -> bool:
-        """Return True if the other schedulers learn of all room that this one holds: they would take it."""
-        return self.member is None or self.member.corrections.may_hold()
+    def _may_hold(self, more: int) -> bool:
+        """Return True if the other schedulers learn of all room that this one holds, for so many more Pods, too.
+
+        They would take it.
+        """
+        return self.member is None or self.member.corrections.may_hold(more)
 
     def _term_to_decide(self) -> int | None:
         """Return the term of a cycle now; None if it could place nothing: no bind may start, or claims are sent."""

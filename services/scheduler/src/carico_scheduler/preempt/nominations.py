@@ -30,7 +30,7 @@ FREED_FOR_S = 10.0
 # would hold the room for ever.
 EVICTING_FOR_S = 300.0
 # A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever. If the
-# grace period lasts for longer than victims may take, it is not waited for: whoever creates Pods chooses that period.
+# grace period lasts for longer than victims may take, it is not waited for: who creates a Pod chooses that period.
 STUCK_AFTER_S = 60.0
 
 

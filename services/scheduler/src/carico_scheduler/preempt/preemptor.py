@@ -52,12 +52,12 @@ class Preemptor:
     def __init__(
         self, state: states.State, *, kube: api_actions.BindApi, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
-        on_hold: Callable[[], None], may_hold: Callable[[], bool], others: Callable[[], Iterable[cycles.Held]],
+        on_hold: Callable[[], None], may_hold: Callable[[int], bool], others: Callable[[], Iterable[cycles.Held]],
     ) -> None:  # fmt: skip
         """`turns`: for which Pods nodes are held; evicting others there would be in vain. `others`: see `search`.
 
         `on_hold` is called when room is held for a Pod, before the first eviction for it. `may_hold` returns whether
-        all the room that is noted as held can be.
+        room can be held for so many more Pods.
         """
         self._state = state
         self._clock = clock
@@ -134,6 +134,8 @@ class Preemptor:
             return evictor.EVERY_S
         if gang is not None and gang.missing:
             return await self._make_room_for_gang(gang, term)
+        if not self._may_hold(1):
+            return evictor.EVERY_S
         kind = search.AlikePods(waiting.demand, waiting.pod.priority)
         within = None if gang is None else next(self._domains(gang), None)
         choice = await self._search.choose(waiting, kind, within=within)
@@ -146,11 +148,7 @@ class Preemptor:
             return evictor.EVERY_S
         if self._term() != term or waiting.pod.uid not in self._state.queue:
             return None
-        nomination = self._nominate(waiting, choice)
-        if not self._may_hold():
-            self._state.nominations.drop(nomination)
-            return evictor.EVERY_S
-        self._start(nomination, term)
+        self._start(self._nominate(waiting, choice), term)
         return None
 
     async def _clear_idle(self, nominated: Sequence[queues.Waiting], term: int) -> None:
@@ -195,12 +193,14 @@ class Preemptor:
             return AGAIN_S
         if not all(_may_ask(each.pod, lowest) for each in members):
             return AGAIN_S
+        if not self._may_hold(len(members)):
+            return evictor.EVERY_S
         is_over = True
         for within in self._domains(gang):
             made = await self._nominate_all(members, within)
             is_victim = any(each.victims for each in made)
             is_whole = len(made) == len(members) and all(self._state.waits(each.pod.uid) for each in members)
-            if is_whole and is_victim and self._may_hold() and self._term() == term:
+            if is_whole and is_victim and self._term() == term:
                 for each in made:
                     each.together = made
                     self._start(each, term)

@@ -115,9 +115,11 @@ class HandOvers:
             held={each.uid: self._state.fleet.row(each.slot).node.name for each in own},
         )
 
-    def may_hold(self) -> bool:
-        """Return True if a heartbeat has room for all Pods for which others are evicted."""
+    def may_hold(self, more: int) -> bool:
+        """Return True if a heartbeat has room for all Pods for which others are evicted, and for so many more."""
         held = {each.pod.uid: each.node for each in self._state.nominations}
+        longest = max(self._state.fleet.names(), key=len, default="")
+        held |= {f"{number:36}": longest for number in range(more)}
         return len(claim_messages.announced(held)) == len(held)
 
     def nominees(self) -> list[cycles.Nominee]:
