@@ -289,7 +289,10 @@ class Scheduler:
         return self.bus_metrics.why_not() or self._why_silent()
 
     def _why_not_sharing(self) -> str | None:
-        return self._fence.why_closed() if self.engine.member is None else self.engine.member.why_not_ready()
+        if self.engine.member is not None:
+            return self.engine.member.why_not_ready()
+        # A standby is ready: the next rollout of Pods would wait for it, and it for those that it replaces.
+        return None if self.leadership.term() is None else self._fence.why_closed()
 
     def _is_fit(self) -> bool:
         # Of those that share the work, one that takes no Pods itself cannot have the duties of the Lease's holder.

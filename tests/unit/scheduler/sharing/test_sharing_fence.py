@@ -89,6 +89,7 @@ def test_with_the_lease_it_binds_nothing_before_members_have_noticed_that() -> N
             await asyncio.sleep(2.0)
             assert bound_by(leader) == 0
             assert made.kube.binds == dict.fromkeys(first, 1)
+            assert "sharing" in leader.health.not_ready()
             made.intruder = leader.leadership.identity
             second = [made.create_pod(f"more-{index}") for index in range(10)]
             await asyncio.sleep(stream.SETTLE_S - 0.1)

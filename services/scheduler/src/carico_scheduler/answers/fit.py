@@ -56,7 +56,7 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
     scores = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
     if _is_by_peers(scores):
-        found, is_capped = _placed(known, kind, scores)
+        found, is_capped = _placed(known, kind, scores, first)
     else:
         found = await _counted(known, kind, scores, clock)
     return {
@@ -202,8 +202,13 @@ class _Endless:
         self._is_done = True
 
 
-def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores) -> tuple[list[_Found], bool]:
-    """Place Pods of the kind while they fit, and count them per node; return True if more may fit."""
+def _placed(
+    known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores, first: str
+) -> tuple[list[_Found], bool]:  # fmt: skip
+    """Place Pods of the kind while they fit, and count them per node; return True if more may fit.
+
+    `first` is asked for, so that it has one Pod at least if it takes one, also where the count stops before.
+    """
     view = scores.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
     outcome = known.cycle.run(view, _Endless(kind), most=most)
@@ -217,7 +222,9 @@ def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores) 
         row = _after(view.row(slot), kind.demand, counts[name])
         bounds = room.bounds(row, kind.demand)
         tightest = _tightest(bounds, view.policy.threshold)
-        found.append(_found(scores, row, counts[name], scores.rejection(row), tightest))
+        rejection = scores.rejection(row)
+        fits = counts[name] or int(name == first and rejection is None)
+        found.append(_found(scores, row, fits, rejection, tightest))
     return found, not outcome.unplaced
 
 

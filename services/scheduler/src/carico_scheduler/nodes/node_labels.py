@@ -91,7 +91,10 @@ class NodeLabels:
     def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what was computed for this key since a node was last added, changed or removed, or compute it."""
         found: T | None = self._derived.get(key)
-        return self._derived.put(key, compute(), most=lru.room_for(len(self._nodes))) if found is None else found
+        if found is None:
+            most = lru.room_for(len(self._nodes), entries=constraints.count_words(key))
+            found = self._derived.put(key, compute(), most=most)
+        return found
 
     def having_any(self, keys: Set[str]) -> Set[str]:
         """Return which of these labels any node has or had."""
