@@ -99,7 +99,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
             raise errors.SettingsError(f"{flag}: is for --applications, which is not given")
     given["repeats"] = given["repeats"] or DEFAULT_REPEATS
     cores = plans.offered_cores(request)
-    wanted = [contenders.parse(each, cores=cores) for each in given["chosen"] or contenders.DEFAULT]
+    wanted = [contenders.parse(each, cores=cores) for each in given["chosen"] or contenders.defaults(cores=cores)]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)
     chosen = _chosen(given, request, millicores=millicores)
     asked = given["servers_cpu"]

@@ -32,6 +32,12 @@ class Contender:
         return self.scheduler_name == KUBE_SCHEDULER and self.agents and self.name.startswith("kube-")
 
 
+def defaults(*, cores: float) -> list[str]:
+    """Return the names that are compared unless others are given: those whose request a node with `cores` has."""
+    found = ((name, _PATTERN.fullmatch(name)) for name in DEFAULT)
+    return [name for name, match in found if match is not None and int(match["request"] or 0) <= 1000.0 * cores]
+
+
 def parse(name: str, *, cores: float) -> Contender:
     """Return the contender with a name, on nodes that offer `cores` cores. Raises `SettingsError`.
 
