@@ -79,7 +79,7 @@ class Version:
 
     @property
     def failed_share(self) -> float:
-        """The share of the Pods of late that have failed, 0 without any."""
+        """The share of recent Pods that have failed, 0 without any."""
         # Those that run on for days have a mean each day: of a class whose Pods failed once while they waited for a
         # database, the failures are forgotten.
         pods = max(self.recent_pods, float(self.pod_means.sum()))
@@ -88,7 +88,7 @@ class Version:
     @property
     def memory_before(self) -> float | None:
         """The peak of memory at the earlier mark; None if it was not known."""
-        return None if self.marks is None else self.marks[0].memory_peak or None
+        return None if self.marks is None or self.marks[0].memory_peak <= 0.0 else self.marks[0].memory_peak
 
     @property
     def span_s(self) -> float:

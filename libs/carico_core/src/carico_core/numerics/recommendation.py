@@ -84,7 +84,7 @@ class Measured:
     memory_before: float | None
     pods: int
     failed: int
-    # Of the Pods of late: what was measured a day ago counts half.
+    # Of recent Pods: what was measured a day ago counts half.
     failed_share: float
     nodes: int
     # Whether the images that run now have been measured too little: the amounts are of earlier ones, too.
