@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from carico_agent.learning import local_model
 from carico_agent.telemetry import sources
-from carico_core.domain import names
+from carico_core.domain import messages, names
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
 from carico_core.runtime.bus import port as buses
@@ -150,14 +150,14 @@ class AgentSettings:
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],
         help="CPU usage up to which the node takes Pods; 1 is two runnable tasks per core",
-        minimum=base.CEILING_LEAST,
+        minimum=messages.CEILING_LEAST,
         maximum=1.0,
         why="packs without hurting Pod times on really running Pods; lower isolates more",
     )
     ceiling_memory: float = setting(
         base.DEFAULT_CEILING["memory"],
         help="memory usage up to which the node takes Pods",
-        minimum=base.CEILING_LEAST,
+        minimum=messages.CEILING_LEAST,
         maximum=1.0,
         why="memory cannot be shared in time",
     )

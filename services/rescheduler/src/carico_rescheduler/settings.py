@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from carico_core.domain import messages
 from carico_core.domain import names as domain_names
-from carico_core.numerics.estimators import base
 from carico_core.numerics.rescheduling.containers import gains
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
@@ -85,11 +85,11 @@ class ReschedulerSettings:
         minimum=0.0, maximum=300.0,
     )  # fmt: skip
     ceiling_cpu: float | None = settings.setting(
-        None, help="CPU usage above which every node is overloaded", minimum=base.CEILING_LEAST, maximum=1.0,
+        None, help="CPU usage above which every node is overloaded", minimum=messages.CEILING_LEAST, maximum=1.0,
         why="agents advertise their own; a lower one would take apart what the scheduler packs",
     )  # fmt: skip
     ceiling_memory: float | None = settings.setting(
-        None, help="memory usage above which no move fills a node", minimum=base.CEILING_LEAST, maximum=1.0,
+        None, help="memory usage above which no move fills a node", minimum=messages.CEILING_LEAST, maximum=1.0,
         why="agents advertise their own",
     )  # fmt: skip
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)

@@ -31,6 +31,9 @@ NEW_CLASS = "?"
 # Of so many classes at most a node reports what it measured: those that one makes up must not crowd out all others.
 REPORTED_MOST = 64
 
+# The lowest ceiling that an agent can be set to; a lower one in an advertisement is not believed.
+CEILING_LEAST = 0.05
+
 # How far a class's cost differs between nodes, as a share of it; from the quick twin, where .1 to .5 changed nothing.
 # The weight of a node's evidence is 1 / (v + (BETWEEN_NODES c)^2), both where evidence is fused and where a node
 # subtracts its own part.

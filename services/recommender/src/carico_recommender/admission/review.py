@@ -131,7 +131,18 @@ def _judge(
     wanted = [dim for dim in wanted if dim in known.requests]
     if not wanted:
         return Result.NOT_LEARNT, []
-    rules = rules_of(namespace)
+    template = None if stated else parsed.template
+    return _requested(spec, metadata, known, wanted, rules_of(namespace), template)
+
+
+def _requested(
+    spec: Object, metadata: Object, known: usage.Recommended, wanted: Sequence[str], rules: namespace_rules.Rules,
+    template: usage.Template | None,
+) -> tuple[Result, list[dict[str, Any]]]:  # fmt: skip
+    """Return the operations that set requests of these resources, as far as nodes and quotas have room.
+
+    `template`: of a Pod that states none.
+    """
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
     above = usage.above_node(_total_of(spec, holders, wanted), known.node_gives)
@@ -139,9 +150,8 @@ def _judge(
     left_out = {LEFT_OUT: "; ".join(above.values())}
     if not wanted:
         return Result.ABOVE_NODES, _annotated(metadata, left_out)
-    if parsed.template is not None and not stated:
-        total = _total_of(spec, holders, wanted)
-        refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
+    if template is not None:
+        refused = namespace_rules.refusal_of_requests(rules.quotas, _total_of(spec, holders, wanted), template)
         if refused is not None:
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
     sure = ", ".join(("low", *known.flags)) if known.flags else known.confidence

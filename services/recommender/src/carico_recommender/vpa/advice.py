@@ -104,19 +104,9 @@ def advise(
         why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
     found = _of_containers(one, known, conditions, margin)
-    asked = _total(found.containers or ())
-    # Of a part of the Pod it is not known whether it is less.
-    is_of_pod = recommendation.MEMORY in asked and set(known.containers) <= {
-        each.name for each in found.containers or ()
-    }
-    is_less = is_of_pod and asked[recommendation.MEMORY] < known.requested.get(recommendation.MEMORY, 0.0)
-    if recommendation.Flag.GROWING in known.flags and is_less:
-        why = (_reason(recommendation.Flag.GROWING), _GROWING)
-        return _kept(*conditions, has_recommendation=has_recommendation, why=why)
-    above = usage.above_node(asked, known.node_gives)
-    if above:
-        why = ("AboveNodes", "; ".join(above.values()))
-        return _kept(*conditions, has_recommendation=has_recommendation, why=why)
+    withheld = _why_withheld(found.containers or (), known)
+    if withheld is not None:
+        return _kept(*conditions, has_recommendation=has_recommendation, why=withheld)
     refusals = namespace_rules.contradictions(rules, _wanted(one, found.containers or (), known))
     if not refusals:
         return found
@@ -125,6 +115,18 @@ def advise(
     if any(each.is_quota for each in refusals):
         return _kept(*conditions, refused, has_recommendation=has_recommendation, why=(kind, message))
     return dataclasses.replace(found, conditions=(refused, *found.conditions))
+
+
+def _why_withheld(containers: Sequence[Container], known: usage.Recommended) -> tuple[str, str] | None:
+    """Return why Pods would fail or wait with these amounts, as reason and message; None if they would not."""
+    asked = _total(containers)
+    # Of a part of the Pod it is not known whether it is less.
+    is_of_pod = recommendation.MEMORY in asked and set(known.containers) <= {each.name for each in containers}
+    is_less = is_of_pod and asked[recommendation.MEMORY] < known.requested.get(recommendation.MEMORY, 0.0)
+    if recommendation.Flag.GROWING in known.flags and is_less:
+        return _reason(recommendation.Flag.GROWING), _GROWING
+    above = usage.above_node(asked, known.node_gives)
+    return ("AboveNodes", "; ".join(above.values())) if above else None
 
 
 def _wanted(

@@ -182,7 +182,7 @@ def _ceiling(known: clusters.Cluster, node: kubernetes.Node, dim: str, wanted: f
     if heard is None:
         # It may be any, so no Pod leaves for it.
         return 1.0
-    return max((heard.ceiling or {}).get(dim, base.DEFAULT_CEILING[dim]), base.CEILING_LEAST)
+    return max((heard.ceiling or {}).get(dim, base.DEFAULT_CEILING[dim]), messages.CEILING_LEAST)
 
 
 def _room(known: clusters.Cluster, node: kubernetes.Node) -> float:

@@ -22,8 +22,6 @@ Evidence: TypeAlias = tuple[float, float]
 # the kernel kills a process. For other dimensions, for which no measurements exist, it is lower.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.77, "memory": 0.95}
 OTHER_CEILING = 0.9
-# The lowest that an agent can be set to.
-CEILING_LEAST = 0.05
 # The kubelet's default maxPods: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
 # In Pods. On an idle cluster the footprint is almost 0 and the signal almost infinite; no node runs more than this.
