@@ -42,7 +42,7 @@ SERIAL = (
 # Two and three minutes, in which they wait more than they compute; at the same time.
 CLUSTERS = ("tests/chaos/test_chaos_nemesis.py", "tests/e2e/test_e2e_compare_applications.py")
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
-# Files that take longer than half a minute are first, so that no worker ends long after the others.
+# Files that take longer than half a minute, and a folder of such, are first, so that no worker ends long after others.
 LONG = (
     "tests/integration/scheduler/test_scheduler_sharing.py", "tests/e2e/test_e2e_cluster.py",
     "tests/chaos/test_chaos_claims.py", "tests/integration/scheduler/test_scheduler_leadership.py",
@@ -53,7 +53,7 @@ LONG = (
     "tests/chaos/test_chaos_outage.py", "tests/integration/services/test_recommender_real.py",
     "tests/integration/scheduler/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
     "tests/e2e/test_e2e_real_control_plane.py", "tests/e2e/test_e2e_recommend.py",
-    "tests/unit/rescheduler/plan/test_rescheduler_convergence.py",
+    "tests/closed_loop", "tests/unit/rescheduler/plan/test_rescheduler_convergence.py",
     "tests/unit/cli/rescheduling/test_rescheduling_command.py",
 )  # fmt: skip
 # One worker has all of these: another would start a control plane of its own, which takes five seconds of CPU time and
