@@ -9,6 +9,7 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -212,11 +213,22 @@ class Site:
 
     async def _restart_servers(self) -> None:
         """Have the servers read their configuration: NATS reloads no keys of a callout."""
-        self.bus.write()
+        await self._write_keys()
         for name in self.bus.names:
             async with self.busy[name]:
                 await self.end(name, signal.SIGTERM)
                 await self.start(name)
+
+    async def _write_keys(self) -> None:
+        """Write the servers' configuration; who replaces a key while the disk is full tries again until it is not."""
+        while True:
+            try:
+                self.bus.write()
+                return
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+            await asyncio.sleep(STARTED_AGAIN_S)
 
     async def supervise_forever(self) -> None:
         """Start again what has ended by itself, as a kubelet does, until cancelled."""
