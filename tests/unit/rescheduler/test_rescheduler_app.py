@@ -544,8 +544,8 @@ def test_a_pod_that_the_scheduler_places_elsewhere_gains_nothing_and_ends_the_pl
         async with rescheduler_site.site() as made:
             # The scheduler of the site chooses the first node, which no plan does: it is overloaded.
             made.cluster.add_node("node-0")
-            made.cluster.add_deployment("busy", ["node-0"], schedulerName="other")
-            made.loads["busy"] = pod_telemetry.PodLoad("*", 8.0, 0.0, 2.0**20)
+            made.cluster.add_deployment("busy", ["node-0", "node-0"], schedulerName="other")
+            made.loads["busy"] = pod_telemetry.PodLoad("*", 4.0, 0.0, 2.0**20)
             rescheduler = made.start("a", "--mode", "evict", "--every-s", "60")
             while not rescheduler.executor.ended:
                 await asyncio.sleep(0.5)
