@@ -143,7 +143,7 @@ class Rig:
 
     def start(self) -> None:
         """Lets the agent talk to the bus."""
-        self.tasks.append(asyncio.create_task(service.use_bus(self.agent, self.bus, node="node-1")))
+        self.tasks.append(asyncio.create_task(service.use_bus(self.agent, self.bus, node="node-1", clock=self.clock)))
 
     async def seconds(self, count: int = 1) -> None:
         """So many seconds of samples."""

@@ -12,7 +12,6 @@ from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors, pod_telemetry, usage
 from carico_core.numerics import estimators
-from carico_core.runtime.process import tasks
 from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
 from tests.tools.memory import memory_bus
@@ -314,8 +313,8 @@ def test_who_asks_without_end_gets_few_answers_encoded_once(monkeypatch: pytest.
     async def main() -> int:
         monkeypatch.setattr(app.Agent, "view", view)
         one = agent_site.Rig()
-        one.agent.answer_pace = tasks.Pace(app.ANSWERS_A_SECOND, clock=objects.LoopClock(asyncio.get_running_loop()))
-        get = service._queries(one.agent, "node-1").endpoints["state.get"]
+        clock = objects.LoopClock(asyncio.get_running_loop())
+        get = service._queries(one.agent, "node-1", clock).endpoints["state.get"]
         asked: list[asyncio.Future[bytes]] = [asyncio.ensure_future(get(b"")) for _ in range(1000)]
         await asyncio.sleep(0.999)
         answered = sum(each.done() for each in asked)
@@ -323,5 +322,5 @@ def test_who_asks_without_end_gets_few_answers_encoded_once(monkeypatch: pytest.
             each.cancel()
         return answered
 
-    assert objects.run_fast(main()) == app.ANSWERS_A_SECOND
+    assert objects.run_fast(main()) == service.ANSWERS_A_SECOND
     assert encoded == 1

@@ -5,7 +5,6 @@ Everything here is synchronous and fast; `reporting.publishers` sends, `service`
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +17,12 @@ from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 
 # Seconds of history in the answer to a state query.
 HISTORY_S = 180
 # The canonical line is logged each second at debug and each minute at info.
 INFO_EVERY = 60
-# Answers have up to 64 KiB, and who sends 64 MiB a second is disconnected: readers must not have an agent do so.
-ANSWERS_A_SECOND = 500.0
 # Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
@@ -94,11 +90,6 @@ class Agent:
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
-
-    @functools.cached_property
-    def answer_pace(self) -> tasks.Pace:
-        """The pace of the answers to all questions together."""
-        return tasks.Pace(ANSWERS_A_SECOND, clock=self._clock)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Register publish callbacks."""

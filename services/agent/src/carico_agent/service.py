@@ -36,6 +36,8 @@ DESCRIPTION = "one node's telemetry, model and capacity"
 FIND_EVERY_S = 0.5
 # Interval of retries after the bus disconnects right after it connected.
 RETRY_S = 1.0
+# Answers have up to 64 KiB, and who sends 64 MiB a second is disconnected: readers must not have an agent do so.
+ANSWERS_A_SECOND = 500.0
 # The first sample waits for the bus, at most this long. It passes the filter unchanged and is advertised for a second,
 # and on a node of half a CPU, an agent that connects uses all of it.
 SETTLE_MOST_S = 1.0
@@ -162,8 +164,9 @@ class Service:
         self._bus_metrics.watch(bus)
         try:
             await use_bus(
-                agent, bus, node=self._chosen.node, on_roster=None if listed is None else listed.take, traffic=traffic
-            )
+                agent, bus, node=self._chosen.node, clock=self._clock,
+                on_roster=None if listed is None else listed.take, traffic=traffic,
+            )  # fmt: skip
         finally:
             await bus.close()
 
@@ -189,7 +192,7 @@ class Service:
 
 
 async def use_bus(
-    agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Handler | None = None,
+    agent: app.Agent, bus: Bus, *, node: str, clock: clocks.Clock, on_roster: buses.Handler | None = None,
     traffic: traffic_reports.TrafficReports | None = None,
 ) -> None:  # fmt: skip
     """Publish, follow the cluster's model and answer queries. Raises `BusError` once the bus is closed.
@@ -213,7 +216,7 @@ async def use_bus(
         if on_roster is not None:
             subject = subjects.roster(node)
             group.create_task(until_taken(lambda: bus.subscribe(subject, on_roster)), name="roster")
-        group.create_task(until_taken(lambda: bus.serve(_queries(agent, node))), name="queries")
+        group.create_task(until_taken(lambda: bus.serve(_queries(agent, node, clock))), name="queries")
         await bus.wait_closed()
 
 
@@ -264,7 +267,10 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
     return pods
 
 
-def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:
+def _queries(agent: app.Agent, node: str, clock: clocks.Clock) -> buses.ServiceSpec:
+    # One for all that is asked.
+    pace = tasks.Pace(ANSWERS_A_SECOND, clock=clock)
+
     def state() -> bytes:
         found = orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
         if len(found) > codec.PAYLOAD_MAX_BYTES:
@@ -277,17 +283,17 @@ def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:
             raise errors.BusError("what single Pods use is not measured: CARICO_AGENT_POD_CLASSES is none")
         return wire.encode_loads(agent.usage_reports.known_loads())
 
-    endpoints = {"state.get": _answering(agent, state), "loads.get": _answering(agent, loads)}
+    endpoints = {"state.get": _answering(agent, pace, state), "loads.get": _answering(agent, pace, loads)}
     return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints=endpoints, node=node)
 
 
-def _answering(agent: app.Agent, encode: Callable[[], bytes]) -> buses.Endpoint:
-    """Return an endpoint that answers at the agent's pace, and encodes an answer once for each state and second."""
+def _answering(agent: app.Agent, pace: tasks.Pace, encode: Callable[[], bytes]) -> buses.Endpoint:
+    """Return an endpoint that answers at this pace, and encodes an answer once for each state and second."""
     encoded, encoded_of, encoded_s = b"", agent.state, -math.inf
 
     async def answer(_: bytes) -> bytes:
         nonlocal encoded, encoded_of, encoded_s
-        await agent.answer_pace.wait()
+        await pace.wait()
         now_s = asyncio.get_running_loop().time()
         if agent.state is not encoded_of or now_s - encoded_s >= 1.0:
             encoded = encode()
