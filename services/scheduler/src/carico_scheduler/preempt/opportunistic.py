@@ -16,7 +16,7 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import headroom, snapshot
-from carico_scheduler.preempt import budgets, evictor, preemptor, victims
+from carico_scheduler.preempt import budgets, evictor, preemptor, search, victims
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import admission
 from carico_scheduler.state import state as states
@@ -98,16 +98,12 @@ class Opportunistic:
 
     def _residents(self, node: str) -> list[victims.Resident]:
         """Return the Pods on a node, but for those that belong to it, are still being bound, or do not end in time."""
-        reservations, leaving, unix_s = self._state.reservations, self._state.nominations, self._clock.wall_ns() / 1e9
-        found = []
-        for booking in reservations.on(node):
-            pod = self._state.pod(booking.uid)
-            if pod is None or booking.is_baseline or self._state.is_binding(pod.uid):
-                continue
-            if not pod.deleting or leaving.is_leaving(pod, node, unix_s):
-                is_evicted = leaving.is_evicted(pod.uid, node)
-                found.append(victims.Resident(pod, booking, reservations.is_reserved(booking), is_evicted))
-        return found
+        leaving, unix_s = self._state.nominations, self._clock.wall_ns() / 1e9
+        return [
+            each for each in search.residents(self._state, node)
+            if not (each.booking.is_baseline or self._state.is_binding(each.pod.uid))
+            and (not each.pod.deleting or leaving.is_leaving(each.pod, node, unix_s))
+        ]  # fmt: skip
 
     def _least(
         self, row: snapshot.NodeRow, found: list[victims.Resident], evicting: Sequence[budgets.Spent]

@@ -41,6 +41,15 @@ class AlikePods(NamedTuple):
     priority: int
 
 
+def residents(state: states.State, node: str) -> Iterator[victims.Resident]:
+    """Yield the Pods that count on a node."""
+    for booking in state.reservations.on(node):
+        pod = state.pod(booking.uid)
+        if pod is not None:
+            is_evicted = state.nominations.is_evicted(pod.uid, node)
+            yield victims.Resident(pod, booking, state.reservations.is_reserved(booking), is_evicted)
+
+
 class Search:
     """Searches for waiting Pods of one scheduler."""
 
@@ -212,16 +221,10 @@ class Search:
             row = row.with_pod(demand)
         for turn in self._turns.on(row.node.name):
             row = row.with_pod(turn.demand) if _is_before(turn, kind) else row
-        residents = []
-        for booking in self._state.reservations.on(row.node.name):
-            pod = self._state.pod(booking.uid)
-            # One that must stay counts, and cannot be evicted.
-            if pod is not None and not self._must_stay(pod, kind):
-                is_reserved = self._state.reservations.is_reserved(booking)
-                is_evicted = self._state.nominations.is_evicted(pod.uid, row.node.name)
-                residents.append(victims.Resident(pod, booking, is_reserved, is_evicted))
+        # One that must stay counts, and cannot be evicted.
+        leavable = [each for each in residents(self._state, row.node.name) if not self._must_stay(each.pod, kind)]
         return victims.on_node(
-            row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
+            row, victims.PreemptingPod(kind.demand, kind.priority), leavable, scores.stages, self._state.budgets,
             self._state.nominations.evicting(self._state.node_of), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
 
