@@ -222,12 +222,12 @@ class Scheduler:
 
     def _term(self) -> int | None:
         """Return the term in which this scheduler may decide and bind; None while it must not."""
+        return self._term_to_bind() if self.engine.member is not None or self._settings.own_pods else None
+
+    def _term_to_bind(self) -> int | None:
+        """Return the term in which this scheduler may bind: as one that shares the work, or leads next to no such."""
         if self.engine.member is not None:
             return self.engine.member.term()
-        return self._term_alone() if self._settings.own_pods else None
-
-    def _term_alone(self) -> int | None:
-        """Return the term in which this scheduler leads, and no others share the work."""
         term = self.leadership.term()
         # Both only grow, so that each change gives another number.
         return None if term is None or self._fence.why_closed() is not None else term + self._fence.number
@@ -251,8 +251,7 @@ class Scheduler:
 
     def _extender_term(self) -> int | None:
         """Return the term in which this scheduler may answer kube-scheduler; None while it must not."""
-        term = self._term_alone() if self.engine.member is None else self.engine.member.term()
-        return term if self.engine.informers.is_current else None
+        return self._term_to_bind() if self.engine.informers.is_current else None
 
     def _make_answers(self, settings: setting.SchedulerSettings) -> queries.Answers:
         return queries.Answers(

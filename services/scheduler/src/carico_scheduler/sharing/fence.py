@@ -5,17 +5,18 @@ once, and without leader election they cannot know of it.
 """
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable
 
-from carico_core.domain import errors
+from carico_core.runtime.bus import serving
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 from carico_scheduler.report import instruments
 from carico_scheduler.sharing import heartbeats, parts
 from carico_scheduler.sharing.claims import stream
+
+_TURN_S = heartbeats.EVERY_S / 2.0
 
 
 class Fence:
@@ -51,16 +52,11 @@ class Fence:
 
     async def follow_forever(self, bus: parts.Bus) -> None:
         """Listen to the members, until cancelled."""
-        is_listening = False
+        await serving.until_taken(lambda: bus.subscribe(subjects.MEMBER_ALL, self._take), every_s=_TURN_S)
         while True:
-            if not is_listening:
-                # Tried again until the bus is there.
-                with contextlib.suppress(errors.BusError):
-                    await bus.subscribe(subjects.MEMBER_ALL, self._take)
-                    is_listening = True
             self._heartbeats.note_turn()
             self._review()
-            await asyncio.sleep(heartbeats.EVERY_S / 2.0)
+            await asyncio.sleep(_TURN_S)
 
     def _take(self, subject: str, payload: bytes) -> None:
         self._heartbeats.take(subject, payload)
