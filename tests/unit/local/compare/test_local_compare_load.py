@@ -72,6 +72,15 @@ def test_pods_of_manifests_run_under_each_scheduler() -> None:
     assert found.templates[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
 
 
+def assert_is_refused(document: object, said: str) -> None:
+    """In one line that names the file."""
+    with pytest.raises(errors.SettingsError) as raised:
+        read(document)
+    assert str(raised.value).startswith("--workload work.yaml")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
@@ -116,11 +125,7 @@ def test_pods_of_manifests_run_under_each_scheduler() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_one_line(document: object, said: str) -> None:
-    with pytest.raises(errors.SettingsError) as raised:
-        read(document)
-    assert str(raised.value).startswith("--workload work.yaml")
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
+    assert_is_refused(document, said)
 
 
 SECRET = {"name": "gone"}
@@ -170,11 +175,7 @@ KEY = {**SECRET, "key": "k"}
     ],
 )  # fmt: skip
 def test_what_the_cluster_refuses_or_never_starts_is_one_line(document: object, said: str) -> None:
-    with pytest.raises(errors.SettingsError) as raised:
-        read(document)
-    assert str(raised.value).startswith("--workload work.yaml")
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
+    assert_is_refused(document, said)
 
 
 def test_what_looks_alike_and_runs_is_taken() -> None:

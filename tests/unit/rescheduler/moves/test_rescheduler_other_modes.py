@@ -122,6 +122,13 @@ def put_status(made: surges.Scene, *, replicas: int) -> None:
     made.cluster.api.objects.update("deployments", WEB, found, "test")
 
 
+async def pin_halfway(made: surges.Scene) -> None:
+    """A process pins the Deployment, and ends after its first write."""
+    count_generations(made)
+    with pytest.raises(surges.Crash):
+        await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+
+
 def count_generations(made: surges.Scene) -> None:
     """A change of a template makes a new generation, as in a real API."""
     update = made.cluster.api.objects.update
@@ -186,9 +193,7 @@ def test_a_process_that_dies_while_it_pins_leaves_no_mark(write: int, is_sent: b
 def test_a_process_of_another_mode_leaves_no_pin_half_done(has_rolled_out: bool, mode: movable.Mode) -> None:
     async def main() -> None:
         async with deployed(rolls_out=has_rolled_out) as made:
-            count_generations(made)
-            with pytest.raises(surges.Crash):
-                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await pin_halfway(made)
             await asyncio.sleep(5.0)
             process = made.process(mode=mode)
             assert await process.recover() == 1 and process.stuck_pins == ""
@@ -202,9 +207,7 @@ def test_a_process_of_another_mode_leaves_no_pin_half_done(has_rolled_out: bool,
 def test_a_pin_that_another_mode_has_no_right_to_undo_is_named_until_it_has() -> None:
     async def main() -> None:
         async with deployed(rolls_out=False) as made:
-            count_generations(made)
-            with pytest.raises(surges.Crash):
-                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await pin_halfway(made)
             await asyncio.sleep(5.0)
             process = made.process()
             refused = errors.Forbidden(status=403, reason="Forbidden", message="no right", request="GET")
@@ -282,9 +285,7 @@ def test_a_deployment_that_is_gone_before_the_move_begins_keeps_the_pod() -> Non
 def test_deployments_whose_pins_have_ended_are_not_noted_any_more() -> None:
     async def main() -> None:
         async with deployed() as made:
-            count_generations(made)
-            with pytest.raises(surges.Crash):
-                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await pin_halfway(made)
             uid = deployment(made)["metadata"]["uid"]
             await asyncio.sleep(5.0)
             assert await made.journal.moving() == {uid}
