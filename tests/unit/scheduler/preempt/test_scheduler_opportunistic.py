@@ -111,7 +111,8 @@ def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:
         events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
         told = {each["regarding"]["name"]: each["note"] for each in events if each["reason"] == "Preempted"}
         assert told == dict.fromkeys(["idle-1", "idle-2"], "Evicted: node-0 is full, and idle Pods run on what is idle")
-        assert not made.engines[0].state.nominations.evicting(lambda _: "node-0"), "those that are gone are forgotten"
+        evicting = list(made.engines[0].state.nominations.evicting(lambda _: "node-0"))
+        assert not evicting, "those that are gone are forgotten"
         await made.stop()
 
     objects.run_fast(main())

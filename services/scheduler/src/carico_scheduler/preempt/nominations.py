@@ -188,13 +188,12 @@ class Nominations:
         """Return True if a Pod on a node ends in time, or is being evicted."""
         return ends_in_time(pod, unix_s) if pod.deleting else self.is_evicted(pod.uid, node)
 
-    def evicting(self, node_of: Callable[[str], str | None]) -> list[budgets.Spent]:
-        """Return the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
+    def evicting(self, node_of: Callable[[str], str | None]) -> Iterator[budgets.Spent]:
+        """Yield the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
         victims = {victim.uid: victim for each in self for victim in each.victims if not victim.deleting}
-        leaving = self._evicted | victims
-        return [
-            budgets.Spent(pod, self._deleted_at.get(uid)) for uid, pod in leaving.items() if node_of(uid) is not None
-        ]  # fmt: skip
+        for uid, pod in (self._evicted | victims).items():
+            if node_of(uid) is not None:
+                yield budgets.Spent(pod, self._deleted_at.get(uid))
 
     def drop(self, nomination: Nomination) -> None:
         """Take back a nomination that has ended, or for which nothing was evicted."""

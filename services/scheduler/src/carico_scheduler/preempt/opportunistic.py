@@ -9,14 +9,14 @@ return at once.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import headroom, snapshot
-from carico_scheduler.preempt import budgets, evictor, preemptor, search, victims
+from carico_scheduler.preempt import evictor, preemptor, search, victims
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import admission
 from carico_scheduler.state import state as states
@@ -64,16 +64,12 @@ class Opportunistic:
         since_s = self._full_since_s
         self._full_since_s = {row.node.name: since_s.get(row.node.name, now_s) for row in rows if _is_full(row.room)}
         self._rests_until_s = {node: at_s for node, at_s in self._rests_until_s.items() if at_s > now_s}
-        evicting = self._state.nominations.evicting(self._state.node_of) if rows else []
         for row in rows:
             if now_s - self._full_since_s.get(row.node.name, now_s) >= FULL_FOR_S:
-                self._relieve(row, evicting, term, now_s)
+                self._relieve(row, term, now_s)
 
-    def _relieve(self, row: snapshot.NodeRow, evicting: list[budgets.Spent], term: int, now_s: float) -> None:
-        """Evict as many Pods as hold what a full node lacks once those that are leaving are gone.
-
-        evicting: all Pods that are being evicted, to which these are added.
-        """
+    def _relieve(self, row: snapshot.NodeRow, term: int, now_s: float) -> None:
+        """Evict as many Pods as hold what a full node lacks once those that are leaving are gone."""
         node = row.node.name
         here = self._residents(node)
         leaving = [each for each in here if each.is_leaving]
@@ -83,14 +79,13 @@ class Opportunistic:
         gone: list[cluster.Pod] = []
         # One that frees nothing is of a class that is not measured here: its node must show first what it frees.
         if not any(each.is_evicted and _frees_nothing(row, each) for each in leaving):
-            gone = self._least(row.counting((each.counted for each in leaving), -1), own, evicting)
+            gone = self._least(row.counting((each.counted for each in leaving), -1), own)
         if leaving and not gone:
             self._rests_until_s[node] = now_s + SETTLE_S
         if not gone or node in self._rests_until_s:
             return
         self._rests_until_s[node] = now_s + SETTLE_S
         self._line.info("node is full", node=node, evicted=[pod.key for pod in gone])
-        evicting += map(budgets.Spent, gone)
         for pod in gone:
             text = f"{node} is full, and {self._priority_class} Pods run on what is idle"
             cause = evictor.Cause(evictor.REASON, f"{pod.scheduler_name}: {text}", f"Evicted: {text}")
@@ -105,12 +100,11 @@ class Opportunistic:
             and (not each.pod.deleting or leaving.is_leaving(each.pod, node, unix_s))
         ]  # fmt: skip
 
-    def _least(
-        self, row: snapshot.NodeRow, found: list[victims.Resident], evicting: Sequence[budgets.Spent]
-    ) -> list[cluster.Pod]:  # fmt: skip
+    def _least(self, row: snapshot.NodeRow, found: list[victims.Resident]) -> list[cluster.Pod]:
         """Return which of these Pods have to go: it is assumed that all are gone, and as many as possible return."""
         # The lowest priority first, then the youngest; those that would violate a budget, in this order, after others.
         found = sorted(found, key=lambda each: (each.pod.priority, -each.pod.created_at_s, each.pod.uid))
+        evicting = self._state.nominations.evicting(self._state.node_of)
         violating = self._state.budgets.violated_by([each.pod for each in found], evicting)
         found.sort(key=lambda each: each.pod.uid in violating)
         # A Pod stays under the ceiling by which it was placed, if that is higher: it would return at once.
