@@ -1,6 +1,8 @@
 """`carico logs SERVICE`: the log of a service; on a terminal its JSON lines are made readable."""
 
+import collections
 import datetime
+import os
 import pathlib
 import sys
 import time
@@ -61,7 +63,7 @@ def command(
         click.echo(readable(text, coloured=not context.plain) if is_readable else formats.printable(text))
 
     with log.open("r", encoding="utf-8", errors="replace") as file:
-        for line in file.readlines()[-tail:] if tail else []:
+        for line in collections.deque(file, maxlen=tail):
             show(line)
         if follow:
             click.echo(f"carico: cluster {local!r} {_follow(file, log, paths, show)}", err=True)
@@ -77,6 +79,10 @@ def _follow(file: TextIO, log: pathlib.Path, paths: folders.Paths, show: Callabl
             continue
         if not log.exists():
             return "was ended and its logs were removed"
+        if os.fstat(file.fileno()).st_size < file.tell():
+            # The supervisor has moved a long log to another file, and this one begins again.
+            file.seek(0)
+            continue
         looks = 0 if folders.is_running(paths) else looks + 1
         time.sleep(_LOOK_EVERY_S)
     return f"no longer runs; this is the end of its log: `carico up --name {paths.name}` starts it again"

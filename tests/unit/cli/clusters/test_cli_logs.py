@@ -7,7 +7,7 @@ import re
 import pytest
 
 from carico_cli.clusters import logs
-from carico_local.cluster import folders
+from carico_local.cluster import folders, processes
 from tests.tools import carico_cli
 
 LINE = (
@@ -74,6 +74,29 @@ def test_following_a_log_ends_with_a_line_if_its_cluster_has_stopped_writing(
     assert "cluster 'shop' no longer runs" in said.err and said.err.count("\n") == 1
     # A moment without its lock is no end: so a cluster starts.
     assert 3.0 <= sum(looks[100:]) <= 10.0
+
+
+@pytest.mark.parametrize(("tail", "shown"), [("0", "[3]\n[4]\n"), ("1", "[2]\n[3]\n[4]\n")])
+def test_following_shows_the_last_lines_asked_for_and_what_is_written_after_the_log_was_bounded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], tail: str, shown: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    log = folders.Paths(tmp_path / "carico" / "shop").log("nats")
+    log.parent.mkdir(parents=True)
+    log.write_text("[1]\n[2]\n")
+
+    def write(text: str) -> None:
+        with log.open("a") as file:
+            file.write(text)
+
+    def bound() -> None:
+        assert processes.bound_log(log, bound_bytes=1)
+        write("[4]\n")
+
+    happens = iter((lambda: write("[3]\n"), bound, log.unlink))
+    monkeypatch.setattr("time.sleep", lambda _: next(happens)())
+    assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--tail", tail, "--name", "shop") == 0
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize(("words", "instead"), [(("logs", "nats"), "docker compose logs"), (("status",), "top --once")])
