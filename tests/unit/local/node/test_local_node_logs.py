@@ -34,16 +34,38 @@ def test_long_lines_are_cut_and_shown_whole(tmp_path: pathlib.Path, length: int)
     assert len(b"".join(entry.text for entry in container_logs.last_lines(entries, 2))) == length + 4
 
 
-def test_a_log_is_bounded_by_rotation_and_a_reader_goes_on_in_the_new_file(tmp_path: pathlib.Path) -> None:
+def test_a_log_is_bounded_by_rotation(tmp_path: pathlib.Path) -> None:
     log = container_logs.LogFile(tmp_path / "log", rotate_bytes=500)
-    reader = container_logs.LogReader(tmp_path / "log")
     for number in range(100):
         log.write(b"line %d\n" % number, wall_ns=NS)
     log.close(wall_ns=NS)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1200
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
-    assert reader.is_rotated()
+
+
+def test_who_follows_a_log_gets_every_line_across_a_rotation(tmp_path: pathlib.Path) -> None:
+    reader = container_logs.LogReader(tmp_path / "log")
+    assert list(reader.follow()) == []
+    log = container_logs.LogFile(tmp_path / "log", rotate_bytes=200_000)
+    lines = [b"line %d" % number for number in range(5000)]
+    read = list[bytes]()
+    # Between two looks, more is written than is read at once.
+    for start in range(0, len(lines), 2000):
+        log.write(b"\n".join(lines[start : start + 2000]) + b"\n", wall_ns=NS)
+        read += [entry.text for data in reader.follow() for entry in container_logs.parse(data)]
+    log.close(wall_ns=NS)
     reader.close()
+    assert read == lines
+    assert (tmp_path / "log.1").exists()
+
+
+def test_a_line_with_carriage_returns_is_one_line(tmp_path: pathlib.Path) -> None:
+    line = b"10 %\r20 % of it all done\r"
+    log = container_logs.LogFile(tmp_path / "log")
+    log.write(line + b"\n", wall_ns=NS)
+    log.close(wall_ns=NS)
+    assert [entry.text for entry in container_logs.parse((tmp_path / "log").read_bytes())] == [line]
+    assert container_logs.tail(tmp_path / "log", limit_bytes=100).encode() == line
 
 
 def test_a_reader_returns_whole_lines_only(tmp_path: pathlib.Path) -> None:

@@ -26,7 +26,6 @@ from carico_local.node.runtime import records as files
 
 # The most that `kubectl logs -f` lags behind. inotify would save nothing, since only followed logs are polled.
 POLL_S = 0.25
-_READ_BYTES = 65536
 # Returns the Pod of a namespace and name; None where the node has none.
 FindPod = Callable[[str, str], Mapping[str, Any] | None]
 # Everyone on this machine can connect, and the node needs its files for Pods. The API server has a connection for each
@@ -130,8 +129,7 @@ class LogServer:
                     return
 
     async def _lines(self, directory: pathlib.Path, wanted: Wanted) -> AsyncIterator[bytes]:
-        path = directory / files.LOG
-        log = await asyncio.to_thread(container_logs.LogReader, path)
+        log = await asyncio.to_thread(container_logs.LogReader, directory / files.LOG)
         with contextlib.closing(log):
             entries = [entry for entry in container_logs.parse(log.read()) if entry.wall_ns >= wanted.since_ns]
             if wanted.tail_lines is not None:
@@ -141,24 +139,16 @@ class LogServer:
             while wanted.follow:
                 # Checked before reading, so that the last lines of a container that ends are not missed.
                 ended = _has_ended(directory)
-                for entry in container_logs.parse(log.read(_READ_BYTES)):
-                    yield entry.render(timestamps=wanted.timestamps)
+                for data in log.follow():
+                    for entry in container_logs.parse(data):
+                        yield entry.render(timestamps=wanted.timestamps)
                 if ended:
                     return
                 await asyncio.sleep(POLL_S)
-                log = _reopened(log, path)
 
 
 def _has_ended(directory: pathlib.Path) -> bool:
     return (directory / files.EXITED).exists() or not directory.exists()
-
-
-def _reopened(log: container_logs.LogReader, path: pathlib.Path) -> container_logs.LogReader:
-    """Return the same reader, or one for the new file where the log has been rotated."""
-    if not log.is_rotated():
-        return log
-    log.close()
-    return container_logs.LogReader(path)
 
 
 @web.middleware

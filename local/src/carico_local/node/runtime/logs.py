@@ -13,6 +13,7 @@ from typing import BinaryIO
 ROTATE_BYTES = 10 * 2**20
 # containerd cuts lines at 16 KiB: https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 LINE_BYTES = 16 * 2**10
+_READ_BYTES = 65536
 
 
 def format_time(wall_ns: int) -> str:
@@ -89,7 +90,7 @@ def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
     """Return the last text of a log without times, at most `limit_bytes`. Raises OSError."""
     with open_file(path) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 2 * limit_bytes))
-        lines = log.read().splitlines()
+        lines = log.read().removesuffix(b"\n").split(b"\n")
     text = b"\n".join(line.split(b" ", 3)[-1] for line in lines)
     return text[-limit_bytes:].decode(errors="replace")
 
@@ -118,7 +119,8 @@ class Entry:
 def parse(data: bytes) -> list[Entry]:
     """Return the entries of complete lines of a log file; malformed lines are skipped."""
     entries = []
-    for line in data.splitlines():
+    # A line may contain carriage returns, as of a progress bar.
+    for line in data.split(b"\n"):
         parts = line.split(b" ", 3)
         if len(parts) == 4:
             entries.append(Entry(stamp=parts[0].decode("ascii"), text=parts[3], whole=parts[2] == b"F"))
@@ -138,9 +140,12 @@ class LogReader:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
+        self._open()
+
+    def _open(self) -> None:
         # The runtime writes neither links nor pipes.
-        is_there = path.is_file() and not path.is_symlink()
-        self._file = open_file(path) if is_there else None
+        is_there = self._path.is_file() and not self._path.is_symlink()
+        self._file = open_file(self._path) if is_there else None
         self._rest = b""
 
     def read(self, limit_bytes: int = -1) -> bytes:
@@ -152,13 +157,24 @@ class LogReader:
         self._rest = data[end:]
         return data[:end]
 
-    def is_rotated(self) -> bool:
+    def follow(self) -> Iterator[bytes]:
+        """Yield all complete lines written since the last read, those after a rotation too."""
+        # Checked first: by then, the runtime writes no more to the old file.
+        is_rotated = self._is_rotated()
+        while data := self.read(_READ_BYTES):
+            yield data
+        if is_rotated:
+            self.close()
+            self._open()
+            yield from self.follow()
+
+    def _is_rotated(self) -> bool:
         """Return True where the path is a new file now."""
         try:
-            now = self._path.stat().st_ino
+            now = self._path.lstat()
         except FileNotFoundError:
             return False
-        return self._file is None or os.fstat(self._file.fileno()).st_ino != now
+        return stat.S_ISREG(now.st_mode) and (self._file is None or os.fstat(self._file.fileno()).st_ino != now.st_ino)
 
     def close(self) -> None:
         """Close the file."""
