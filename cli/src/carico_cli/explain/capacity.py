@@ -13,6 +13,7 @@ from carico_cli.live import service_queries
 from carico_cli.output import formats
 from carico_cli.shell import manifest_files, settings
 from carico_core.domain import errors, names
+from carico_core.wire import fields
 
 # The kind of owner that each controller's Pods have: costs are learnt by owner.
 _OWNERS = {
@@ -95,7 +96,10 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
     """Return the first Pod that the manifest describes. Raises `SettingsError`."""
     found = manifest_files.read(file, "--file")
     for each in found:
-        pod = pod_of(each) if isinstance(each, dict) else None
+        try:
+            pod = pod_of(each) if isinstance(each, dict) else None
+        except ValueError as error:
+            raise errors.SettingsError(f"--file {file}: {error}") from None
         if pod is not None:
             return pod
     kinds = sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})
@@ -107,20 +111,20 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the Pod that an object is or creates; None where it creates none.
+    """Return the Pod that an object is or creates; None where it creates none. Raises `ValueError`.
 
     >>> pod_of({"kind": "Pod", "metadata": {"name": "a"}, "spec": {}})["metadata"]["name"]
     'a'
     """
-    kind, metadata, spec = manifest.get("kind"), manifest.get("metadata") or {}, manifest.get("spec") or {}
+    kind, metadata, spec = str(manifest.get("kind")), _part(manifest, "metadata"), _part(manifest, "spec")
     if kind == "Pod":
         return {"metadata": metadata, "spec": spec}
     if kind == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    template = spec.get("template")
-    if kind not in _OWNERS or not isinstance(template, dict):
+        spec = _part(_part(spec, "jobTemplate"), "spec")
+    template = _part(spec, "template")
+    if kind not in _OWNERS or not template:
         return None
-    made = template.get("metadata") or {}
+    made = _part(template, "metadata")
     owner = {"kind": _OWNERS[kind], "name": metadata.get("name", "what-if"), "uid": "", "controller": True}
     return {
         "metadata": {
@@ -130,3 +134,11 @@ def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
         },
         "spec": template.get("spec") or {},
     }  # fmt: skip
+
+
+def _part(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object within another one, empty if it is not there. Raises `ValueError` for anything else."""
+    part = found.get(name) or {}
+    if not isinstance(part, dict):
+        raise ValueError(f"{name}: got {fields.shown(part)}, expected an object")
+    return part

@@ -5,8 +5,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-import orjson
-
 from carico_core.domain import cluster, errors
 from carico_core.wire import fields
 from carico_local.compare import admission
@@ -174,7 +172,7 @@ def read(
         if document is None:
             continue
         where = f"--workload {file}, object {number}"
-        templates += _templates(_as_json(document, where), where)
+        templates += _templates(document, where)
         if len(templates) > _PODS_MOST:
             raise errors.SettingsError(f"{where}: got more than {_PODS_MOST} Pods, expected at most as many")
     if not templates:
@@ -190,14 +188,6 @@ def read(
         pods.append((where, pod))
     admission.check_affinity(pods)
     return Manifests(templates=templates)
-
-
-def _as_json(document: object, where: str) -> object:
-    """Return an object of YAML as the API server gets it: with text as keys, and times as text."""
-    try:
-        return orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
-    except TypeError as error:
-        raise errors.SettingsError(f"{where}: cannot be written as JSON: {error}") from None
 
 
 def _templates(document: object, where: str) -> list[Object]:

@@ -24,7 +24,7 @@ from carico_cli.explain import (
 )
 from carico_cli.live import addresses, connection, service_queries
 from carico_cli.output import words
-from carico_cli.shell import settings
+from carico_cli.shell import manifest_files, settings
 from carico_core.domain import cluster, constraints, decision, errors, gangs, names, pod_telemetry, selectors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
@@ -788,6 +788,13 @@ def test_a_manifest_is_the_pod_that_it_makes(kind: str, expected: str) -> None:
     assert (names.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
 
 
+def test_a_key_that_is_a_number_in_yaml_is_text(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "m.yaml").write_text("kind: Pod\nmetadata: {labels: {1: a, at: 2026-01-01}}\n")
+    assert manifest_files.read(tmp_path / "m.yaml", "--file") == [
+        {"kind": "Pod", "metadata": {"labels": {"1": "a", "at": "2026-01-01"}}}
+    ]
+
+
 def test_what_makes_no_pods_is_none() -> None:
     assert capacity.pod_of({"kind": "Service", "spec": {}}) is None
     assert capacity.pod_of({"kind": "Deployment", "spec": {}}) is None
@@ -848,6 +855,14 @@ def test_every_reason_has_what_could_help() -> None:
         (b"#" * (3 * 2**20 + 1), "got more than 3 MiB, expected a manifest"),
         (b"kind: Pdo", "ReplicationController; did you mean Pod?"),
         (b"\x92\xff", "not UTF-8"),
+        (b"kind: Pod\nmetadata: {labels: {a: 2026-13-45}}", "not valid YAML: month must be in 1..12"),
+        (b"a: " + b"[" * 3000, "not valid YAML: maximum recursion depth exceeded"),
+        (b"---\n---\nkind: Pod\nspec: {a: !!binary aGk=}", "object 2: cannot be written as JSON: Type is not JSON"),
+        (b"kind: Pod\nmetadata: {labels: !!set {a, b}}", "object 1: cannot be written as JSON: Type is not JSON"),
+        (b"kind: Pod\nmetadata: &a {labels: *a}", "object 1: cannot be written as JSON: Recursion limit"),
+        (b"kind: Deployment\nmetadata: web", "metadata: got 'web', expected an object"),
+        (b"kind: CronJob\nspec: {jobTemplate: [1]}", "jobTemplate: got [1], expected an object"),
+        (b"kind: [Pod]", "got ['Pod'], expected a Pod"),
     ],
 )
 def test_manifests_that_cannot_be_used_are_reported(
