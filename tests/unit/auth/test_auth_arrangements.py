@@ -105,6 +105,20 @@ def test_a_mistake_gives_one_line(argv: tuple[str, ...], words: str, tmp_path: p
         run(*(str(tmp_path / "out") if part == "DIR" else part for part in argv))
 
 
+def test_a_folder_that_cannot_be_written_gives_one_line(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "bus.conf").mkdir()
+    with pytest.raises(errors.EnvironmentUnfit, match=r"^--out: cannot write to .* \(Is a directory\)"):
+        run("static", "--out", str(tmp_path))
+    (tmp_path / "keys/agent.nk").unlink()
+    # As on a file system that cannot be written.
+    (tmp_path / "keys/agent.nk").symlink_to(tmp_path / "absent/agent.nk")
+    with pytest.raises(errors.SettingsError, match="/keys: got File exists, expected a folder to write keys to"):
+        run("static", "--out", str(tmp_path))
+    (tmp_path / "keys/reader.previous.nk").mkdir()
+    with pytest.raises(errors.SettingsError, match="/keys: got Is a directory, expected a folder to write keys to"):
+        run("static", "--out", str(tmp_path), "--retire", "reader")
+
+
 def test_a_file_without_a_seed_is_named_without_its_content(tmp_path: pathlib.Path) -> None:
     run("callout", "--out", str(tmp_path))
     (tmp_path / "keys/issuer.nk").write_text("secret")

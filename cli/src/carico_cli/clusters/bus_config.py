@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from carico_auth import arrangements, key_folder, server_config
+from carico_cli.output import report
 from carico_core.domain import errors, names
 
 CONFIG = "bus.conf"
@@ -45,8 +46,8 @@ def command(
     if retire:
         keys.retire(retire)
     found = arrangements.callout(keys, tls=tls) if kind == CALLOUT else arrangements.static(keys, nodes=nodes, tls=tls)
-    (out / CONFIG).write_text(server_config.render(found.config), encoding="utf-8")
-    (out / PUBLICS).write_text("".join(f"{name}={key}\n" for name, key in found.publics.items()), encoding="utf-8")
+    publics = "".join(f"{name}={key}\n" for name, key in found.publics.items())
+    report.write(out, {CONFIG: server_config.render(found.config).encode(), PUBLICS: publics.encode()})
     _print_result(out, kind, tls)
 
 

@@ -3,8 +3,10 @@
 `agent.nk` is the key in use; `agent.previous.nk`, where it is there, is still let in, until it is retired.
 """
 
+import contextlib
 import os
 import pathlib
+from collections.abc import Iterator
 
 from carico_core.domain import errors
 from carico_core.runtime.bus.security import nkeys
@@ -19,19 +21,18 @@ class KeyFolder:
     def __init__(self, folder: pathlib.Path) -> None:
         """Open or create the folder. Raises `SettingsError` where that fails."""
         self._folder = folder
-        try:
+        with _translated(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise errors.SettingsError(f"{folder}: got {error.strerror}, expected a folder to write keys to") from error
 
     def publics(self, name: str, kind: nkeys.Kind) -> list[str]:
         """Return the valid public keys for `name`, the current one first; creates it if missing.
 
-        Raises `SettingsError` for a file that holds no seed of this kind.
+        Raises `SettingsError` for a file that holds no seed of this kind, and where a new one cannot be written.
         """
         path = self.path(name)
         if not path.exists():
-            self._write(path, nkeys.generate(kind))
+            with _translated(self._folder):
+                self._write(path, nkeys.generate(kind))
         previous = self._previous(name)
         return [_public(each, kind) for each in (path, previous) if each.exists()]
 
@@ -48,14 +49,15 @@ class KeyFolder:
             raise errors.SettingsError(
                 f"--rotate: {name} is being rotated: first `--retire {name}`, once no client uses the previous key"
             )
-        self.path(name).rename(self._previous(name))
+        with _translated(self._folder):
+            self.path(name).rename(self._previous(name))
 
     def retire(self, name: str) -> None:
         """Invalidate the previous key. Raises `SettingsError` where there is none."""
-        try:
+        if not self._previous(name).exists():
+            raise errors.SettingsError(f"--retire: {name} has no previous key: `--rotate {name}` makes one")
+        with _translated(self._folder):
             self._previous(name).unlink()
-        except FileNotFoundError:
-            raise errors.SettingsError(f"--retire: {name} has no previous key: `--rotate {name}` makes one") from None
 
     def path(self, name: str) -> pathlib.Path:
         """Return the file of the current seed."""
@@ -74,6 +76,14 @@ class KeyFolder:
         # Created with mode 0600: a chmod afterwards would leave a moment in which others can read it.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.write(seed + "\n")
+
+
+@contextlib.contextmanager
+def _translated(folder: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise errors.SettingsError(f"{folder}: got {error.strerror}, expected a folder to write keys to") from error
 
 
 def _public(path: pathlib.Path, kind: nkeys.Kind) -> str:
