@@ -51,7 +51,7 @@ def _meant(context: settings.Context) -> str | None:
 
 
 async def _row(context: settings.Context, name: str, *, is_meant: bool) -> dict[str, Any]:
-    paths = folders.find(context.home, name)
+    paths = folders.Paths(context.home / name)
     is_running = folders.is_running(paths)
     found: state.ClusterState | None = None
     with contextlib.suppress(errors.CaricoError):

@@ -121,7 +121,7 @@ def meant(context: contexts.Context, given: Flags, *, need: Need = Need.RUNNING)
 def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
     """Return the clusters of this machine that a command with that need could mean."""
     if need in (Need.RUNNING, Need.API):
-        return [name for name in folders.cluster_names(home) if folders.is_running(folders.find(home, name))]
+        return [name for name in folders.cluster_names(home) if folders.is_running(folders.Paths(home / name))]
     return folders.cluster_names(home) if need is Need.STATE else folders.logged_names(home)
 
 
@@ -163,7 +163,7 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
     if not url and not (kubeconfig and need is Need.API):
         return None
     running = _running(context.home)
-    files = {str(folders.find(context.home, each).kubeconfig): each for each, _ in running}
+    files = {str(folders.Paths(context.home / each).kubeconfig): each for each, _ in running}
     of_file = files.get(kubeconfig or "")
     if not url:
         return Meant(home=context.home, name=of_file, api=None if of_file else given.kube, by=KUBECONFIG)
@@ -185,7 +185,7 @@ def _check_agreement(context: contexts.Context, name: str) -> None:
     own = dict(_running(context.home)).get(name)
     if own is None:
         return
-    expected = {NATS_URL: own.nats_url, KUBECONFIG: str(folders.find(context.home, name).kubeconfig)}
+    expected = {NATS_URL: own.nats_url, KUBECONFIG: str(folders.Paths(context.home / name).kubeconfig)}
     for variable, value in expected.items():
         got = context.environ.get(variable)
         if got and got != value:
@@ -231,7 +231,7 @@ def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
     found = []
     for name in cluster_names(home, Need.RUNNING):
         try:
-            own = state.read(folders.find(home, name))
+            own = state.read(folders.Paths(home / name))
         except errors.CaricoError:
             continue
         if own is not None:

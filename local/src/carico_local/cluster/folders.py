@@ -76,10 +76,8 @@ def home(environ: Mapping[str, str]) -> pathlib.Path:
 
 
 def cluster_names(home_path: pathlib.Path) -> list[str]:
-    """Return the names of the clusters that run or were left behind, in order."""
-    if not home_path.is_dir():
-        return []
-    return sorted(entry.name for entry in home_path.iterdir() if (entry / "plan.json").exists())
+    """Return the names of the clusters that run or were left behind, in order; only those that this user may read."""
+    return sorted(path.parent.name for path in home_path.glob("*/plan.json"))
 
 
 def logged_names(home_path: pathlib.Path) -> list[str]:

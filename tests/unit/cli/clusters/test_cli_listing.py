@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -62,6 +63,23 @@ def test_the_list_shows_each_cluster_and_how_to_choose_one(
     assert "choose one: `carico use shop-2` starts a shell that means it" in shown and "*" not in shown
     assert "`carico down --name old` removes it" in shown
     assert "* shop-10" in chosen and "choose one" not in chosen
+
+
+def test_a_cluster_that_is_removed_meanwhile_hinders_no_command(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = folders.cluster_names
+
+    def removing(root: pathlib.Path) -> list[str]:
+        found = names(root)
+        shutil.rmtree(home / "old", ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(folders, "cluster_names", removing)
+    assert which.cluster_names(home, which.Need.RUNNING) == []
+    written(home, "old")
+    assert carico_cli.run(monkeypatch, "list") == 0
+    assert "shop-10" in capsys.readouterr().out
 
 
 def test_a_cluster_whose_api_does_not_answer_is_not_ready(

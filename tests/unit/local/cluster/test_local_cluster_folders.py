@@ -1,6 +1,7 @@
 """The directories of clusters: their locks, their names, and how they are removed."""
 
 import fcntl
+import os
 import pathlib
 import time
 from typing import IO
@@ -9,6 +10,8 @@ import pytest
 
 from carico_core.domain import errors
 from carico_local.cluster import folders
+
+NOBODY = 65_534
 
 
 def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +31,26 @@ def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypat
     assert not folders.is_running(paths)
     monkeypatch.setattr(fcntl, "flock", twice)
     assert not folders.is_running(paths)
+
+
+def test_only_clusters_that_this_user_may_read_are_listed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        folders.Paths(tmp_path / name).plan.touch()
+    # As `sudo --preserve-env carico up` leaves it.
+    (tmp_path / "theirs").chmod(0)
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    user = os.geteuid()
+    # Root may read everything.
+    os.seteuid(user or NOBODY)
+    try:
+        found = folders.cluster_names(pathlib.Path())
+    finally:
+        os.seteuid(user)
+    assert found == ["ours"]
 
 
 def test_who_only_looks_at_a_lock_keeps_no_supervisor_from_it(
