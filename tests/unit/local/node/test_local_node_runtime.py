@@ -1,8 +1,10 @@
 """A container runtime that ends at any moment, on a full disk say, is restarted or reported; nothing waits for it."""
 
 import asyncio
+import json
 import os
 import pathlib
+import resource
 
 import pytest
 
@@ -90,6 +92,36 @@ async def test_of_a_closed_folder_a_container_reads_what_its_node_shares_with_it
         assert " shared\n" in said
     await other.close(quit_runtime=False)
     await asyncio.wait_for(made.connect(), waiting.WAIT_S)
+    await made.close(quit_runtime=True)
+
+
+async def test_a_runtime_that_may_open_no_more_files_starts_no_container_and_keeps_the_others(
+    tmp_path: pathlib.Path,
+) -> None:
+    opened = records.open_root(tmp_path / "node", is_private=False)
+    made = runtime.Runtime(opened.root, runtime_group=None)
+    await asyncio.wait_for(made.connect(), waiting.WAIT_S)
+
+    def command(name: str) -> runtime.ContainerCommand:
+        argv, directory = ("/bin/sleep", "600"), opened.begin(name, "c", 0)
+        return runtime.ContainerCommand(id=name, argv=argv, env={}, cwd="/", directory=directory, group=None)
+
+    async def start(name: str) -> None:
+        await asyncio.wait_for(made.start(command(name)), waiting.WAIT_S)
+
+    await start("first")
+    zygote = json.loads((opened.root / records.RUNTIME).read_bytes())["pid"]
+    before = resource.prlimit(zygote, resource.RLIMIT_NOFILE)
+    used = set(map(int, os.listdir(f"/proc/{zygote}/fd")))
+    # The log of the container can be opened, and nothing more.
+    least = min(set(range(max(used) + 2)) - used) + 1
+    resource.prlimit(zygote, resource.RLIMIT_NOFILE, (least, before[1]))
+    with pytest.raises(runtime.StartFailed, match="Too many open files"):
+        await start("second")
+    resource.prlimit(zygote, resource.RLIMIT_NOFILE, before)
+    assert set(map(int, os.listdir(f"/proc/{zygote}/fd"))) == used
+    await start("third")
+    assert json.loads((opened.root / records.RUNTIME).read_bytes())["pid"] == zygote
     await made.close(quit_runtime=True)
 
 

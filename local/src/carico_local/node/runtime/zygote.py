@@ -163,23 +163,30 @@ class Zygote:
                 self._unwritten[path] = (name, document)
 
     def _start(self, request: Mapping[str, Any]) -> None:
-        directory = pathlib.Path(request["directory"])
         try:
-            log = container_logs.LogFile(directory / files.LOG)
+            self._fork(request)
         except OSError as error:
-            self._send(event="start_failed", id=request["id"], message=f"{error.filename}: {error.strerror}")
-            return
-        output_read, output_write = os.pipe2(os.O_CLOEXEC)
-        status_read, status_write = os.pipe2(os.O_CLOEXEC)
-        for descriptor in (output_read, status_read):
-            os.set_blocking(descriptor, False)
-        pid = os.fork()
-        if pid == 0:
-            # By what the zygote was started with, not by the request: any process of this user may ask for a container.
-            container_child.run(
-                request, closed=self._closed, still_open=(files.shared_in(self._root),), output_fd=output_write,
-                status_fd=status_write,
-            )  # fmt: skip
+            # No room on the disk, or for another process or file: the other containers go on.
+            where = f"{error.filename}: " if error.filename else ""
+            self._send(event="start_failed", id=request["id"], message=f"{where}{error.strerror}")
+
+    def _fork(self, request: Mapping[str, Any]) -> None:
+        """Fork the process of a container, and follow it. Raises `OSError`."""
+        directory = pathlib.Path(request["directory"])
+        with contextlib.ExitStack() as opened:
+            log = container_logs.LogFile(directory / files.LOG)
+            opened.callback(log.close, wall_ns=0)
+            output_read, output_write = _pipe(opened)
+            status_read, status_write = _pipe(opened)
+            pid = os.fork()
+            if pid == 0:
+                # By what the zygote was started with, not by the request: any process of this user may ask for a
+                # container.
+                container_child.run(
+                    request, closed=self._closed, still_open=(files.shared_in(self._root),), output_fd=output_write,
+                    status_fd=status_write,
+                )  # fmt: skip
+            opened.pop_all()
         os.close(output_write)
         os.close(status_write)
         container = Container(
@@ -267,6 +274,15 @@ class Zygote:
         exited = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code), "wall_ns": wall_ns}
         self._record(container.directory / files.EXITED, container.id, exited)
         self._send(event="exited", id=container.id, **exited)
+
+
+def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
+    """Return the ends of a pipe, which the stack closes; reading from it does not block."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    for descriptor in (read, write):
+        opened.callback(os.close, descriptor)
+    os.set_blocking(read, False)
+    return read, write
 
 
 def serve(root: pathlib.Path, closed: Sequence[str]) -> None:
