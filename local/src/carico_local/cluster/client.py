@@ -28,6 +28,8 @@ _LOOK_EVERY_S = 0.05
 _KILL_GRACE_S = 2.0
 # A machine that swaps or stalls is slow to end even a killed process.
 _KILLED_WITHIN_S = 30.0
+# A crash has up to 64 KiB of a log, of which JSON may make six times as much.
+_EVENT_BYTES = 2**20
 
 
 class Launched:
@@ -45,7 +47,7 @@ class Launched:
     async def follow(self) -> AsyncIterator[events.Event]:
         """Yield the supervisor's events until it ends."""
         if self._output is None:
-            self._output = asyncio.StreamReader()
+            self._output = asyncio.StreamReader(limit=_EVENT_BYTES)
             protocol = asyncio.StreamReaderProtocol(self._output)
             await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._process.stdout)
         while line := await self._output.readline():

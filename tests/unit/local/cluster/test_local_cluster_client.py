@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from carico_local.cgroups import sweep
-from carico_local.cluster import client, folders, processes
+from carico_local.cluster import client, events, folders, processes, state
 from carico_local.node.runtime import client as runtime
 
 
@@ -65,3 +65,14 @@ async def test_a_cluster_of_an_older_version_is_ended(tmp_path: pathlib.Path) ->
     await waiting
     assert not paths.root.exists()
     held.communicate()
+
+
+async def test_a_crash_whose_last_lines_are_long_is_followed(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "node.log"
+    log.write_bytes(b"\x01" * 2**17)
+    crash = state.Crash(service="node", at_ns=1, how="?", last_lines=tuple(processes.last_lines(log, 15)))
+    (tmp_path / "event").write_bytes(events.encode(events.Event(kind=events.Kind.CRASHED, crash=crash)))
+    supervisor = subprocess.Popen(["cat", str(tmp_path / "event")], stdout=subprocess.PIPE)  # noqa: ASYNC220  # at once
+    launched = client.Launched(supervisor, folders.Paths(tmp_path))
+    assert [event.crash async for event in launched.follow()] == [crash]
+    supervisor.wait()
