@@ -23,6 +23,10 @@ async def is_there(api: api_client.KubeClient, path: str, *, of_status: str = ""
     return not of_status or of_status in found.get("status", {})
 
 
+async def refusal(api: api_client.KubeClient, job: jobs.Job) -> str | None:
+    return await refusals.of_job(api, await refusals.find_job(api, job.namespace, job.name))
+
+
 @pytest.mark.parametrize(
     ("rule", "path", "status", "said"),
     [
@@ -50,10 +54,10 @@ async def test_what_refuses_a_jobs_pods_is_read_from_its_controllers_events(
             name="j", workload=jobs.Workload.PI, pods=3, namespace=namespace, scheduler_name="nobody",
             request_millicores=500,
         )  # fmt: skip
-        assert await refusals.of_job(real_api, namespace, job.name) is None
+        assert await refusal(real_api, job) is None
         await jobs.submit(real_api, job, batch=True)
         async with asyncio.timeout(waiting.WAIT_S):
-            while (found := await refusals.of_job(real_api, namespace, job.name)) is None or said not in found:
+            while (found := await refusal(real_api, job)) is None or said not in found:
                 await asyncio.sleep(0.1)
         assert not found.startswith("pods")
     finally:

@@ -204,5 +204,5 @@ class Asker:
 
         with contextlib.suppress(errors.CaricoError, TimeoutError):
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
-                return await refusals.of_job(api, namespace, job)
+                return await refusals.of_job(api, await refusals.find_job(api, namespace, job))
         return None

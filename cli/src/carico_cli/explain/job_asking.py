@@ -1,7 +1,6 @@
 """Asks the Kubernetes API for a job's Pods, and for what it has kept of those that are gone and of why they waited."""
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -35,8 +34,9 @@ async def explain(
                 return job_text.answer(
                     name, found.own, now_s=clock.wall_ns() / 1e9, jobs=created, said=said.newest, unread=_unread(said)
                 )
-            why = await refusals.of_job(api, namespace, name)
-            ended = job_text.counted(job_text.gone((), await _jobs(api, namespace, {name})))
+            job = await refusals.find_job(api, namespace, name)
+            why = await refusals.of_job(api, job)
+            ended = job_text.counted(job_text.gone((), [] if job is None else [job]))
     except errors.ApiUnavailable as error:
         raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
     known = sorted(found.others - {job_labels.OTHERS})
@@ -49,12 +49,9 @@ async def explain(
 
 async def _jobs(api: paged_lists.Api, namespace: str, jobs: Set[str]) -> list[Mapping[str, Any]]:
     """Return the batch/v1 Jobs of these names; without those that are gone, or cannot be read now or by this user."""
-    found = []
-    for name in sorted(jobs - {""})[:_JOBS_MOST]:
-        with contextlib.suppress(errors.CaricoError, TimeoutError):
-            async with asyncio.timeout(asking.ANSWER_MOST_S):
-                found.append(await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"))
-    return found
+    some = sorted(jobs - {""})[:_JOBS_MOST]
+    found = await asyncio.gather(*(refusals.find_job(api, namespace, name) for name in some))
+    return [job for job in found if job is not None]
 
 
 async def _failures(

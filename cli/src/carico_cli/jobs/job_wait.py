@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-import contextlib
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -68,20 +67,13 @@ async def _report_refusals(live: connection.ApiSession, job: jobs.Job) -> None:
         await asyncio.sleep(_PROGRESS_EVERY_S)
         missing = job.pods - len(live.observer.of_job(job.name))
         for name in names if missing > 0 else ():
-            why = await _refusal(live, job, name)
+            why = await refusals.of_job(live.api, await refusals.find_job(live.api, job.namespace, name))
             # Without what differs with each try: the amount in use, or the Pod's name.
             kind = "" if why is None else why.partition(",")[0].partition(f"{job.name}-")[0]
             if kind and kind not in said:
                 said.add(kind)
                 refused = f"{missing} of {job.pods} Pods do not exist, because the API refuses them"
                 formats.say(f"job {job.name}: {refused}: {why}; still waiting", err=True)
-
-
-async def _refusal(live: connection.ApiSession, job: jobs.Job, name: str) -> str | None:
-    # `_Outage` reports what is wrong with the API; a user who may not read Events gets no reasons.
-    with contextlib.suppress(errors.CaricoError):
-        return await refusals.of_job(live.api, job.namespace, name)
-    return None
 
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:

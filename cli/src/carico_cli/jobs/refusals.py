@@ -1,6 +1,10 @@
 """Why the API refuses a Job's Pods (a quota, a limit, a policy), from the Events of the Job's controller."""
 
+import asyncio
+import contextlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from carico_cli.live import object_events
 from carico_core.domain import errors
@@ -13,19 +17,25 @@ _BEFORE = re.compile(
 )
 
 
-async def of_job(api: object_events.Api, namespace: str, name: str) -> str | None:
-    """Return the API's last reason for refusing a Pod of this Job; None if it refused none, or there is no such Job.
+async def find_job(api: object_events.Api, namespace: str, name: str) -> Mapping[str, Any] | None:
+    """Return a batch/v1 Job; None where it does not exist, or cannot be read now or by this user."""
+    with contextlib.suppress(errors.CaricoError, TimeoutError):
+        async with asyncio.timeout(object_events.WITHIN_S):
+            found: Mapping[str, Any] = await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
+            return found
+    return None
 
-    Raises what `request` raises, except `NotFound`: an API without Jobs refuses none of their Pods.
-    """
-    try:
-        job = await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
-    except errors.NotFound:
+
+async def of_job(api: object_events.Api, job: Mapping[str, Any] | None) -> str | None:
+    """Return the API's last reason for refusing a Pod of this Job; None if it refused none, or none can be read."""
+    if job is None:
         return None
     # By UID: Events outlive their Job by an hour, and a later Job may have its name.
     selector = f"involvedObject.uid={job['metadata']['uid']},reason={_REASON}"
-    found = await object_events.newest(api, namespace, selector)
-    return why(found.newest[-1].get("message", "")) if found.newest else None
+    with contextlib.suppress(errors.CaricoError):
+        found = await object_events.newest(api, job["metadata"]["namespace"], selector)
+        return why(found.newest[-1].get("message", "")) if found.newest else None
+    return None
 
 
 def why(message: str) -> str:

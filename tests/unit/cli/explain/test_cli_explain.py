@@ -61,6 +61,8 @@ class Api:
 
 
 ELSEWHERE = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+# A Job, as far as its Events are found by it.
+BATCH = {"metadata": {"uid": "u", "namespace": "default"}}
 
 
 def asker(
@@ -659,7 +661,7 @@ async def test_a_job_of_which_all_pods_are_gone_says_how_they_ended(monkeypatch:
 
     @contextlib.asynccontextmanager
     async def api_of(*_: object, **__: object) -> AsyncIterator[Cleaned]:
-        night = {"metadata": {"name": "night", "uid": "u"}, "status": {"failed": 1, "succeeded": 2}}
+        night = {"metadata": BATCH["metadata"] | {"name": "night"}, "status": {"failed": 1, "succeeded": 2}}
         empty = {"metadata": {"resourceVersion": "1"}, "items": []}
         yield Cleaned({"pods": empty, "events": empty, "night": night})
 
@@ -697,7 +699,7 @@ async def test_a_job_is_explained_with_what_is_kept_of_pods_that_are_gone_and_of
     [
         ({"pods": {"items": [{}]}}, "a job of that name: `carico explain job batch -n default --name shop`"),
         (
-            {"pods": {"items": []}, "batch": {"metadata": {"uid": "u"}}, "events": {"items": []}},
+            {"pods": {"items": []}, "batch": BATCH, "events": {"items": []}},
             "a node of that name: `carico explain node batch --name shop`",
         ),
     ],
@@ -723,7 +725,7 @@ async def test_a_job_whose_pods_the_api_refuses_is_reported_with_the_reason() ->
             return await super().request(method, path, params=params)
 
     event = {"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": "Error creating: no room"}
-    api = Refusing({"batch": {"metadata": {"uid": "u"}}, "events": {"items": [event]}})
+    api = Refusing({"batch": BATCH, "events": {"items": [event]}})
     with pytest.raises(errors.SettingsError, match=r"the API refused the Pods of the Job of that name: no room$"):
         await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), api), "default", "batch", 20)
 

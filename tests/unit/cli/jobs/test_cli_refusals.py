@@ -13,18 +13,25 @@ EVENTS = "/api/v1/namespaces/shop/events"
 
 
 class Api:
-    """An API with the Job `j`, and these Events about it."""
+    """An API with the Job `j`, and these Events about it; who asks may not read `forbidden`."""
 
-    def __init__(self, *events: Mapping[str, Any]) -> None:
+    def __init__(self, *events: Mapping[str, Any], forbidden: str = "") -> None:
         self._events = events
+        self._forbidden = forbidden
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+        if path == self._forbidden:
+            raise errors.Forbidden(status=403, reason="Forbidden", message="it is", request=path)
         if path == EVENTS:
             assert params == {"fieldSelector": "involvedObject.uid=u,reason=FailedCreate", "limit": "500"}
             return {"items": list(self._events)}
         if path != JOB:
             raise errors.NotFound(status=404, reason="NotFound", message="no such object", request=path)
-        return {"metadata": {"uid": "u"}}
+        return {"metadata": {"uid": "u", "namespace": "shop"}}
+
+
+async def refusal(api: Api, name: str = "j") -> str | None:
+    return await refusals.of_job(api, await refusals.find_job(api, "shop", name))
 
 
 def event(message: str, second: int) -> dict[str, Any]:
@@ -33,12 +40,18 @@ def event(message: str, second: int) -> dict[str, Any]:
 
 async def test_the_newest_refusal_is_reported() -> None:
     api = Api(event("Error creating: b", 7), event("Error creating: c", 9), event("Error creating: a", 1))
-    assert await refusals.of_job(api, "shop", "j") == "c"
+    assert await refusal(api) == "c"
 
 
 async def test_without_a_refusal_and_without_the_job_there_is_nothing_to_tell() -> None:
-    assert await refusals.of_job(Api(), "shop", "j") is None
-    assert await refusals.of_job(Api(event("Error creating: a", 1)), "shop", "another") is None
+    assert await refusal(Api()) is None
+    assert await refusal(Api(event("Error creating: a", 1)), "another") is None
+
+
+@pytest.mark.parametrize("forbidden", [JOB, EVENTS])
+async def test_who_may_not_read_jobs_or_events_gets_no_reason(forbidden: str) -> None:
+    """As a user of one namespace: that a job has no Pods is the answer, and not an error of the API."""
+    assert await refusal(Api(event("Error creating: a", 1), forbidden=forbidden)) is None
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ class Refusing(Api):
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
         if not path.endswith("/events"):
-            return {"metadata": {"uid": "u"}}
+            return {"metadata": {"uid": "u", "namespace": "default"}}
         message = self.refused.pop(0) if len(self.refused) > 1 else self.refused[0]
         return {"items": [{"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": message}]}
 
