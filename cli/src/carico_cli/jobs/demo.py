@@ -22,6 +22,7 @@ from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
 from carico_local.cluster import client, events, machine, state
 from carico_local.cluster import plan as plans
+from carico_local.cluster.services import topology
 from carico_local.jobs import facts, figures
 from carico_local.jobs import job as jobs
 
@@ -173,6 +174,9 @@ class _Demo:
         assert found is not None, "a cluster that is up has written its state"
         job = self._sized(found.plan)
         self._ran = found.plan, job
+        # A node without cgroups gives its Pods no quotas.
+        nodes = [topology.read_ready(launched.paths, node) for node in found.plan.node_names]
+        has_quotas = not any(node.get("fallback") for node in nodes)
         address = addresses.of_state(launched.paths, found)
         async with connection.connect_to(address, self._context.environ) as live, connection.reading(
             address, self._context.environ, name="carico-demo", record=live.observer
@@ -189,7 +193,7 @@ class _Demo:
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-            return self._facts(live, found.plan, job, submitted_s, notes)
+            return self._facts(live, submitted_s, notes, has_quotas=has_quotas)
 
     def _sized(self, plan: plans.Plan) -> jobs.Job:
         pods = self._given["pods"]
@@ -223,13 +227,14 @@ class _Demo:
             formats.say(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
 
     def _facts(
-        self, live: connection.ApiSession, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
-    ) -> facts.Facts:
+        self, live: connection.ApiSession, submitted_s: float, notes: list[str], *, has_quotas: bool
+    ) -> facts.Facts:  # fmt: skip
+        assert self._ran is not None
+        plan, job = self._ran
         ceiling = dict(base.DEFAULT_CEILING)
         if plan.ceiling_cpu is not None:
             ceiling["cpu"] = plan.ceiling_cpu
         on = machine.read_machine()
-        has_quotas = not any(each.startswith(events.WITHOUT_CGROUPS) for each in notes)
         return facts.Facts(
             setting=facts.Setting(
                 nodes=plan.node_names,

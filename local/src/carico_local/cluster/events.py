@@ -8,9 +8,6 @@ import orjson
 
 from carico_local.cluster import state
 
-# How the note begins of nodes that have no quotas and no limits.
-WITHOUT_CGROUPS = "nodes run without cgroups"
-
 
 class Kind(enum.StrEnum):
     """What happened."""

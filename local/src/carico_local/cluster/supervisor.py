@@ -152,7 +152,7 @@ class Supervisor:
         if name.startswith("node/"):
             ready = topology.read_ready(self._paths, name.removeprefix("node/"))
             if ready.get("fallback"):
-                self._account.note(f"{events.WITHOUT_CGROUPS} ({ready.get('reason')}): fallback {ready['fallback']}")
+                self._account.note(f"nodes run without cgroups ({ready.get('reason')}): fallback {ready['fallback']}")
             self._renew(f"agent/{name.removeprefix('node/')}")
         self._account.ready(name)
 
