@@ -78,9 +78,8 @@ def command(context: settings.Context, /, **given: Any) -> int:
     """
     trace.check(click.get_current_context(), is_trace=given["trace"] is not None)
     if given["trace"] is not None:
-        most = trace.FILE_MAX_BYTES
-        expected = f"a CSV file of at most {most >> 20} MiB"
-        return trace.run(given, user_files.read(given["trace"], "--trace", most=most, expected=expected))
+        content = user_files.read(given["trace"], "--trace", most=trace.FILE_MAX_BYTES, expected="a CSV file")
+        return trace.run(given, content)
     if given["rescheduler"]:
         return _rescheduler(given)
     if given["problem"] is not None:

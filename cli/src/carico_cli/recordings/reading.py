@@ -1,12 +1,12 @@
 """Reads a file as a trace: a recording or the author's log, recognised by its first bytes."""
 
 import dataclasses
-import os
 import pathlib
 
 import numpy as np
 
 from carico_cli.recordings import author_log, log_trace, trace
+from carico_cli.shell import user_files
 from carico_core.domain import errors, messages
 from carico_core.wire import recording as wire
 
@@ -14,30 +14,19 @@ from carico_core.wire import recording as wire
 FILE_MAX_BYTES = 2**30
 # Samples come ten times a second; some are missing where the agent could not read its sources.
 _GAP_S = 1.0
+_EXPECTED = "a recording, or a log of the author's agent"
 
 
 def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
-    """Return the trace in a file. Raises `RecordingError` where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            # A device or a pipe has no size, and maybe no end.
-            data = b"" if size > FILE_MAX_BYTES else file.read(FILE_MAX_BYTES + 1)
-        if max(size, len(data)) > FILE_MAX_BYTES:
-            got = f"{size} bytes" if size > FILE_MAX_BYTES else "more"
-            raise errors.RecordingError(str(path), "its size", got=got, expected=f"at most {FILE_MAX_BYTES} bytes")
-    except OSError as error:
-        raise errors.RecordingError(
-            str(path), "opening it", got=error.strerror or str(error), expected="a file that can be read"
-        ) from None
-    return parse(data, name=str(path), partial=partial)
+    """Return the trace in a file. Raises `SettingsError` where it cannot be read, and as `parse` does."""
+    content = user_files.read(path, "FILE", most=FILE_MAX_BYTES, expected=_EXPECTED)
+    return parse(content, name=str(path), partial=partial)
 
 
 def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
     """Return the trace in these bytes; `partial`: that before a cut. Raises `RecordingError`."""
     if not data:
-        expected = "a recording, or a log of the author's agent"
-        raise errors.RecordingError(name, "offset 0", got="an empty file", expected=expected)
+        raise errors.RecordingError(name, "offset 0", got="an empty file", expected=_EXPECTED)
     found = _recording(data, name, partial) if _is_recording(data) else _log(data, name, partial)
     if not len(found.recording.samples.times_s):
         raise errors.RecordingError(name, "its whole length", got="no samples", expected="at least one second of them")

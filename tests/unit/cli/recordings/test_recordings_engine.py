@@ -145,9 +145,9 @@ def test_joint_and_delta_run_on_a_recording_too(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_folder_and_a_missing_file_say_so(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(errors.RecordingError, match="opening it: got Is a directory"):
+    with pytest.raises(errors.SettingsError, match=r"cannot be read \(Is a directory\), expected a recording"):
         reading.read(tmp_path)
-    with pytest.raises(errors.RecordingError, match="opening it: got No such file or directory"):
+    with pytest.raises(errors.SettingsError, match=r"cannot be read \(No such file or directory\)"):
         reading.read(tmp_path / "none")
 
 

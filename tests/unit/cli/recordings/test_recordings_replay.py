@@ -104,9 +104,11 @@ def test_what_is_no_log_is_not_said_to_be_cut(
 def test_a_device_without_end_is_refused(
     carico: Carico, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FILE_MAX_BYTES", 4096)
+    monkeypatch.setattr(reading, "FILE_MAX_BYTES", 2**20)
     assert carico("replay", "/dev/zero") == 2
-    assert capsys.readouterr().err == "carico: /dev/zero, its size: got more, expected at most 4096 bytes\n"
+    assert capsys.readouterr().err == (
+        "carico: FILE /dev/zero: got more than 1 MiB, expected a recording, or a log of the author's agent\n"
+    )
 
 
 def test_what_is_missing_in_the_middle_is_a_note(
