@@ -63,7 +63,7 @@ def key(namespace: str | None, name: str) -> tuple[str | None, str]:
     if not names.is_subdomain(name):
         meant = name.lower().replace("_", "-")
         hint = f": did you mean {meant}?" if names.is_subdomain(meant) else ""
-        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name{hint}")
+        raise errors.SettingsError(f"name: got {name!r}, which is not a valid Kubernetes name{hint}")
     return namespace, name
 
 

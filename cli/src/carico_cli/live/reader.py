@@ -273,7 +273,7 @@ class Reader:
 
     async def _take_history(self, bus: ports.Bus) -> None:
         for payload in await bus.recent_summaries():
-            self._signals.on_stored_summary(subjects.SUMMARY, payload)
+            self._signals.on_summary(subjects.SUMMARY, payload, is_new=False)
 
     async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:

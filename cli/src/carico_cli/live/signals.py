@@ -112,15 +112,8 @@ class Signals:
         except errors.MessageError as error:
             self.drop(error.reason)
 
-    def on_summary(self, subject: str, payload: bytes) -> None:
-        """Take in a summary of the cluster that was just published."""
-        self._take_summary(subject, payload, is_new=True)
-
-    def on_stored_summary(self, subject: str, payload: bytes) -> None:
-        """Take in a summary that the bus had stored."""
-        self._take_summary(subject, payload, is_new=False)
-
-    def _take_summary(self, subject: str, payload: bytes, *, is_new: bool) -> None:
+    def on_summary(self, subject: str, payload: bytes, *, is_new: bool = True) -> None:
+        """Take in a summary of the cluster. `is_new`: it was just published, and not stored by the bus."""
         self._heard += 1
         try:
             self._history.put(wire.decode_summary(payload, subject=subject), is_new=is_new)
