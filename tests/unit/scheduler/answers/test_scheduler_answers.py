@@ -482,19 +482,20 @@ def test_the_dimensions_of_an_offer_have_names() -> None:
     assert headroom.offer_of(full).dimensions == ("cpu", "memory")
 
 
-async def test_a_pod_for_which_others_are_evicted_says_so() -> None:
+async def test_a_pod_for_which_others_are_evicted_or_awaited_says_so() -> None:
     desk = answering.Desk()
     pod = objects.make_pod("high", priority=9)
     desk.state.put_pod(pod, NOW_S)
-    desk.state.nominations.add(
-        nominations.Nomination(
-            pod=pod, demand=desk.state.demand_of(pod), node="node-0", victims=(objects.make_pod("low"),), since_s=NOW_S
-        )
+    low, leaving = objects.make_pod("low"), objects.make_pod("leaves", deleting=True)
+    nomination = nominations.Nomination(
+        pod=pod, demand=desk.state.demand_of(pod), node="node-0", victims=(low,), since_s=NOW_S
     )
-    said = await desk.ask("pod.explain", pod="high")
-    assert (said["state"], said["why"]) == (
-        "waiting", "room is being made on node-0: 1 Pod of lower priority evicted for it",
-    )  # fmt: skip
+    desk.state.nominations.add(nomination)
+    evicted, awaited = "1 Pod of lower priority evicted for it", "1 Pod awaited"
+    for victims, why in (((low,), evicted), ((low, leaving), f"{evicted}, {awaited}"), ((leaving,), awaited)):
+        nomination.victims = victims
+        said = await desk.ask("pod.explain", pod="high")
+        assert (said["state"], said["why"]) == ("waiting", f"room is being made on node-0: {why}")
 
 
 async def test_a_pod_for_which_others_were_evicted_in_vain_says_so() -> None:

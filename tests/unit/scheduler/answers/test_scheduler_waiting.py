@@ -6,17 +6,18 @@ from carico_cli.explain import pod_text
 from carico_core.domain import decision
 from carico_core.runtime.bus import serving
 from carico_scheduler.answers import waiting
+from carico_scheduler.report import notices
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
 
 NOW_S = answering.NOW_S
 
 
-def refuse(desk: answering.Desk, uid: str, *reasons: decision.Reason) -> None:
+def refuse(desk: answering.Desk, uid: str, *reasons: str) -> None:
     """The Pod was reported with these reasons."""
     found = desk.state.queue.find(uid)
     assert found is not None
-    found.reported["record"] = (frozenset(each.value for each in reasons), NOW_S)
+    found.reported["record"] = (frozenset(reasons), NOW_S)
 
 
 async def test_pods_are_grouped_by_reason_and_by_class_with_the_longest_wait_first() -> None:
@@ -41,6 +42,16 @@ async def test_pods_are_grouped_by_reason_and_by_class_with_the_longest_wait_fir
     ]  # fmt: skip
     few = await desk.ask("waiting.list", limit=2)
     assert [each["pod"] for each in few["reasons"][1]["named"]] == ["small-00", "small-01"]
+
+
+async def test_a_pod_for_which_others_were_evicted_in_vain_waits_for_what_refuses_it() -> None:
+    desk = answering.Desk()
+    for name in ("plain", "in-vain"):
+        desk.state.put_pod(objects.make_pod(name), NOW_S)
+    refuse(desk, "uid-plain", decision.Reason.CAPACITY)
+    refuse(desk, "uid-in-vain", decision.Reason.CAPACITY, notices.PREEMPTION)
+    said = await desk.ask("waiting.list")
+    assert [(each["reason"], each["pods"]) for each in said["reasons"]] == [("at capacity", 2)]
 
 
 async def test_no_pod_waits() -> None:

@@ -140,8 +140,11 @@ def _why(
             return "it is being deleted"
     nomination = known.state.nominations.find(pod.uid)
     if nomination is not None:
-        count = amounts.plural(len(nomination.victims), "Pod")
-        return f"room is being made on {nomination.node}: {count} of lower priority evicted for it"
+        evicted = len(nomination.evicted)
+        awaited = len(nomination.victims) - evicted
+        parts = [f"{amounts.plural(evicted, 'Pod')} of lower priority evicted for it"] if evicted else []
+        parts += [f"{amounts.plural(awaited, 'Pod')} awaited"] if awaited else []
+        return f"room is being made on {nomination.node}: {', '.join(parts)}"
     turn = None if known.turns is None else known.turns.find(pod.uid)
     if turn is not None:
         why = explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))

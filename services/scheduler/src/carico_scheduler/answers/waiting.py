@@ -10,7 +10,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.report import explain
+from carico_scheduler.report import explain, notices
 
 # Pods that are named of each group by default, and the groups of each kind that an answer holds.
 NAMED = 10
@@ -93,7 +93,8 @@ def _reason(known: knowns.Known, waiting: queues.Waiting, said: dict[frozenset[s
         return HELD
     if known.state.queue.due_s(uid) is not None:
         return BACKOFF
-    reasons, _ = waiting.reported.get("record", (frozenset[str](), 0.0))
+    reported, _ = waiting.reported.get("record", (frozenset[str](), 0.0))
+    reasons = reported - {notices.PREEMPTION}
     found = said.get(reasons)
     if found is None:
         found = said[reasons] = ", ".join(sorted(explain.phrase(decision.Reason(each)) for each in reasons)) or NEW

@@ -106,9 +106,7 @@ class Evictor:
             REASON, f"{name}: preempting to accommodate a higher priority pod",
             f"Preempted by pod {preemptor} on node {nomination.node}",
         )  # fmt: skip
-        done = await asyncio.gather(
-            *(self._evict(each, cause, may_write) for each in nomination.victims if not each.deleting)
-        )
+        done = await asyncio.gather(*(self._evict(each, cause, may_write) for each in nomination.evicted))
         nomination.has_failed |= not all(done)
 
     async def _nominate(self, pod: cluster.Pod, node: str | None, *, may_write: Callable[[], bool]) -> None:

@@ -74,6 +74,11 @@ class Nomination:
     # fails or is gone, all of them fail.
     together: list["Nomination"] = dataclasses.field(default_factory=list)
 
+    @property
+    def evicted(self) -> list[cluster.Pod]:
+        """The victims that are evicted for it; the others leave anyway, and are only awaited."""
+        return [each for each in self.victims if not each.deleting]
+
 
 def ends_in_time(pod: cluster.Pod, unix_s: float) -> bool:
     """Return True if a Pod that is being deleted can be waited for: it ends soon, or should have ended just now."""
@@ -82,9 +87,8 @@ def ends_in_time(pod: cluster.Pod, unix_s: float) -> bool:
 
 def in_vain(ended: Nomination, end: End) -> str:
     """Return in words what was done for a Pod that did not get the room, and why."""
-    gone = [each for each in ended.victims if not each.deleting]
-    where = f"on {ended.node} without success"
-    done = f"{amounts.plural(len(gone), 'Pod')} evicted for it {where}" if gone else f"Pods awaited {where}"
+    evicted, where = len(ended.evicted), f"on {ended.node} without success"
+    done = f"{amounts.plural(evicted, 'Pod')} evicted for it {where}" if evicted else f"Pods awaited {where}"
     match end:
         case End.GONE:
             return f"{done}: the node is gone"
@@ -181,8 +185,7 @@ class Nominations:
 
     def is_evicted(self, uid: str, node: str) -> bool:
         """Return True if a Pod on a node is being evicted; that others only wait for it does not make it go."""
-        victims = (victim for each in self.on(node) for victim in each.victims)
-        return uid in self._evicted or any(victim.uid == uid and not victim.deleting for victim in victims)
+        return uid in self._evicted or any(victim.uid == uid for each in self.on(node) for victim in each.evicted)
 
     def is_leaving(self, pod: cluster.Pod, node: str, unix_s: float) -> bool:
         """Return True if a Pod on a node ends in time, or is being evicted."""
@@ -190,7 +193,7 @@ class Nominations:
 
     def evicting(self, node_of: Callable[[str], str | None]) -> Iterator[budgets.Spent]:
         """Yield the Pods that are being evicted and are not gone yet: budgets may not have counted them."""
-        victims = {victim.uid: victim for each in self for victim in each.victims if not victim.deleting}
+        victims = {victim.uid: victim for each in self for victim in each.evicted}
         for uid, pod in (self._evicted | victims).items():
             if node_of(uid) is not None:
                 yield budgets.Spent(pod, self._deleted_at.get(uid))
