@@ -202,6 +202,15 @@ def test_a_pod_that_requests_more_than_a_node_has_gets_no_turn() -> None:
     assert site.turns.find(never) is None
 
 
+def test_pods_that_no_node_can_take_keep_no_other_from_its_turn() -> None:
+    site = Site(1, small_life_s=6.0)
+    for number in range(3 * turns.EXAMINED_MAX):
+        site.offer(f"never-{number}", 1.0, request_bytes=2.0**60)
+    site.step()
+    large = site.offer("large", NODE_TASKS)
+    assert site.waits_s(large, 10 * AFTER_S) is not None
+
+
 def test_a_turn_ends_with_its_pod_and_with_its_node() -> None:
     site = Site(2)
     large = site.offer("large", 6.0)

@@ -13,7 +13,7 @@ priority come first without a bound, as in Kubernetes.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Turns:
         self._cycle = cycles.Cycle(fleet.policy)
         self._turns: dict[str, Turn] = {}
         self._pauses: dict[demands.Demand, _Pause] = {}
+        # Demands for which no node was found, since all that are due were examined: others come first.
+        self._fruitless: set[demands.Demand] = set()
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -136,22 +138,26 @@ class Turns:
                 del self._pauses[next(iter(self._pauses))]
         return is_vain
 
-    def _begin(self, heads: Iterable[queues.Waiting], now_s: float) -> None:
+    def _begin(self, heads: Sequence[queues.Waiting], now_s: float) -> None:
         """Give turns to the first Pods of their demands, in the order of the queue."""
+        self._fruitless &= {each.demand for each in heads}
         most = max(1, int(SHARE * len(self._fleet)))
-        served = {each.demand for each in self._turns.values()}
+        passed_over = self._fruitless | {each.demand for each in self._turns.values()}
         examined = 0
         for waiting in heads:
             if len(self._turns) >= most or examined >= EXAMINED_MAX:
                 return
-            if waiting.demand in served or not self._may_begin(waiting, now_s):
+            if waiting.demand in passed_over or not self._may_begin(waiting, now_s):
                 continue
             examined += 1
             node = self._choose(waiting.demand, now_s)
-            if node is not None:
+            if node is None:
+                self._fruitless.add(waiting.demand)
+            else:
                 self._turns[waiting.pod.uid] = Turn(
                     uid=waiting.pod.uid, key=waiting.key, demand=waiting.demand, node=node, since_s=now_s
                 )
+        self._fruitless.clear()
 
     def _may_begin(self, waiting: queues.Waiting, now_s: float) -> bool:
         demand, pause = waiting.demand, self._pauses.get(waiting.demand)
