@@ -12,7 +12,7 @@ from carico_core.domain import errors, pod_telemetry
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_rescheduler import reflection
+from carico_rescheduler import app, reflection
 from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import generator, planning
@@ -214,6 +214,16 @@ def test_on_request_only_it_plans_and_moves_when_asked() -> None:
     objects.run_fast(main())
 
 
+async def lead_in_between(made: rescheduler_site.Site, rescheduler: app.Rescheduler) -> None:
+    """Another replica takes the Lease, and dies."""
+    (lease,) = made.cluster.api.objects.all("leases", fake_cluster.EVERYTHING)
+    lease["spec"] |= {"holderIdentity": "b", "leaseTransitions": 1}
+    key = (lease["metadata"]["namespace"], lease["metadata"]["name"])
+    made.cluster.api.objects.update("leases", key, lease, "test")
+    while rescheduler.leadership.leads():
+        await asyncio.sleep(0.1)
+
+
 def test_a_request_ends_with_the_term_in_which_it_was_made() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:
@@ -227,13 +237,7 @@ def test_a_request_ends_with_the_term_in_which_it_was_made() -> None:
             rescheduler.planner.aside = aside
             await asyncio.sleep(30.0)
             rescheduler.rounds.apply(planning.Question())
-            # Another replica takes the Lease, and dies.
-            (lease,) = made.cluster.api.objects.all("leases", fake_cluster.EVERYTHING)
-            lease["spec"] |= {"holderIdentity": "b", "leaseTransitions": 1}
-            key = (lease["metadata"]["namespace"], lease["metadata"]["name"])
-            made.cluster.api.objects.update("leases", key, lease, "test")
-            while rescheduler.leadership.leads():
-                await asyncio.sleep(0.1)
+            await lead_in_between(made, rescheduler)
             is_to_calculate.set()
             await asyncio.sleep(120.0)
             assert rescheduler.leadership.leads() and made.on("node-a") == 9
@@ -241,6 +245,23 @@ def test_a_request_ends_with_the_term_in_which_it_was_made() -> None:
             rescheduler.rounds.apply(planning.Question())
             await asyncio.sleep(30.0)
             assert made.on("node-a") == 6
+
+    objects.run_fast(main())
+
+
+def test_each_term_begins_with_what_another_one_has_left_however_long_the_pause_is() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site(0) as made:
+            rescheduler = made.start("a", "--every-s", "86400")
+            while rescheduler.rounds.last is None:
+                await asyncio.sleep(0.1)
+            effects = reflection.Reflection().kept() | {"compared": [(4.0, 3.0)]}
+            await rescheduler.rounds.journal.note_effects(effects)
+            await lead_in_between(made, rescheduler)
+            rounds = rescheduler.rounds.ended
+            await asyncio.sleep(120.0)
+            assert rescheduler.leadership.leads() and rescheduler.rounds.ended > rounds
+            assert rescheduler.rounds.reflection.kept()["compared"] == [(4.0, 3.0)]
 
     objects.run_fast(main())
 

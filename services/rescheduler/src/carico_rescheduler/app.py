@@ -177,6 +177,8 @@ class Rescheduler:
 
     def _on_change(self, leads: bool) -> None:
         self._counted.leading.set(leads)
+        # The next term begins with what others have left, not after a pause of this one.
+        self.rounds.wake()
 
 
 async def _nothing() -> None:

@@ -57,6 +57,8 @@ class Rounds:
         # Rounds that have ended, and whether one is under way.
         self.ended = 0
         self._is_turning = False
+        # The term of the last round, and whether what others have left was looked at in it.
+        self._term: int | None = None
         self._recovered = False
         # Set by a query: the next round of this term carries out this plan, automatic or not.
         self._asked: planning.Question | None = None
@@ -68,8 +70,6 @@ class Rounds:
         """Make rounds while this replica leads, until cancelled; after `stop`, none begins."""
         while True:
             await self._parts.leadership.until(leads=True)
-            self._recovered = False
-            self._lasting.forget()
             while self._parts.leadership.leads() and not self._is_stopping:
                 self._wake.clear()
                 pause_s = await self._round()
@@ -83,6 +83,10 @@ class Rounds:
         """Begin no further round or move; the move under way is undone if it can be."""
         self._is_stopping = True
         self.executor.stop()
+        self.wake()
+
+    def wake(self) -> None:
+        """End the pause between two rounds."""
         self._wake.set()
 
     async def close(self) -> None:
@@ -98,7 +102,7 @@ class Rounds:
     def apply(self, asked: planning.Question) -> int:
         """Have a round carry out a plan; return how many rounds have ended when it has."""
         self._asked, self._asked_in = asked, self._parts.leadership.term()
-        self._wake.set()
+        self.wake()
         return self.ended + (2 if self._is_turning else 1)
 
     def pod(self, namespace: str, name: str) -> objects.KnownPod | None:
@@ -134,9 +138,14 @@ class Rounds:
     async def _round(self) -> float:
         """Make one plan and carry it out; return the seconds until the next round."""
         asked, self._asked = self._asked, None
+        term = self._parts.leadership.term()
         # Who asked was told that another replica leads: that one does not know of the request.
-        if self._asked_in != self._parts.leadership.term():
+        if self._asked_in != term:
             asked = None
+        if self._term != term:
+            # Another replica may have moved Pods in between.
+            self._term, self._recovered = term, False
+            self._lasting.forget()
         self._is_turning, pause_s = True, self._parts.settings.every_s
         try:
             why = await self._turn(asked)
