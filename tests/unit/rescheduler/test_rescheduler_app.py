@@ -256,7 +256,7 @@ def test_each_term_begins_with_what_another_one_has_left_however_long_the_pause_
             while rescheduler.rounds.last is None:
                 await asyncio.sleep(0.1)
             effects = reflection.Reflection().kept() | {"compared": [(4.0, 3.0)]}
-            await rescheduler.rounds.journal.note_effects(effects)
+            await rescheduler.rounds.parts.journal.note_effects(effects)
             await lead_in_between(made, rescheduler)
             rounds = rescheduler.rounds.ended
             await asyncio.sleep(120.0)

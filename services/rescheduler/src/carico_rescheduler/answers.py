@@ -1,16 +1,15 @@
 """The rescheduler's queries on the bus: JSON in, JSON out. Only the leader answers."""
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
-from carico_rescheduler import journal
-from carico_rescheduler.context import movable, objects
-from carico_rescheduler.moves import executor
+from carico_rescheduler import asked_plans, rounds
+from carico_rescheduler.context import objects
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision, generator, planning
 
@@ -20,42 +19,16 @@ ANSWER_WITHIN_S = 3.0
 ROWS_MOST = 1000
 
 
-class Source(Protocol):
-    """What answers come from."""
-
-    rests: str
-    ended: int
-    last: decision.Plan | None
-    executor: executor.Executor
-    journal: journal.Journal
-
-    @property
-    def boot(self) -> str: ...
-
-    @property
-    def mode(self) -> movable.Mode: ...
-
-    @property
-    def is_automatic(self) -> bool: ...
-
-    async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None: ...
-
-    def apply(self, asked: planning.Question) -> int: ...
-
-    def pod(self, namespace: str, name: str) -> objects.KnownPod | None: ...
-
-    def age_s(self, at_s: float) -> float: ...
-
-
 class Refused(errors.CaricoError):
     """A request that is not carried out; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The endpoints of the service."""
+    """The endpoints of the service, over the rounds of this replica; `plans`: those that queries ask for."""
 
-    source: Source
+    rounds: rounds.Rounds
+    plans: asked_plans.AskedPlans
 
     def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
@@ -74,23 +47,23 @@ class Answers:
 
         The plan is null if it takes longer than a question may: who repeats the question gets the same plan.
         """
-        plan = await self.source.plan_within(question_of(payload), ANSWER_WITHIN_S)
+        plan = await self.plans.within(question_of(payload), ANSWER_WITHIN_S)
         return orjson.dumps({"plan": None if plan is None else describe(plan), **await self._standing()})
 
     async def moves_list(self, payload: bytes) -> bytes:
         """Return the move under way, those that have ended, and why nothing is moved now."""
-        current = self.source.executor.current
+        current = self.rounds.parts.executor.current
         return orjson.dumps(
             {
                 "current": None if current is None else self._move(current),
-                "ended": [self._move(each) for each in reversed(self.source.executor.ended)],
+                "ended": [self._move(each) for each in reversed(self.rounds.parts.executor.ended)],
                 **await self._standing(),
             }
         )
 
     async def traffic_list(self, payload: bytes) -> bytes:
         """Return the traffic between nodes as the last plan saw it, by pairs of nodes; no plan is made."""
-        plan = self.source.last
+        plan = self.rounds.last
         if plan is None or not plan.has_traffic:
             return orjson.dumps({"plan_at_ns": None if plan is None else plan.at_ns, "has_traffic": False, "links": []})
         return orjson.dumps(
@@ -109,56 +82,57 @@ class Answers:
         Of a Pod that is gone: the move that replaced it, as in `moves.list`; null if there was none.
         """
         namespace, name = serving.pod_of(serving.read_question(payload))
-        pod = self.source.pod(namespace, name)
+        pod = self.rounds.parts.planner.pod(namespace, name)
         if pod is None:
-            moves = (each for each in reversed(self.source.executor.ended) if each.state is records.State.MOVED)
+            moves = (each for each in reversed(self.rounds.parts.executor.ended) if each.state is records.State.MOVED)
             last = next((each for each in moves if each.pod == f"{namespace}/{name}"), None)
             return orjson.dumps({"known": False, "went": None if last is None else self._move(last)})
         return orjson.dumps(
             {
-                "known": True, "uid": pod.uid, "moved": moved(pod), **said_of(pod, self.source.last),
-                "rests": self.source.rests,
+                "known": True, "uid": pod.uid, "moved": moved(pod), **said_of(pod, self.rounds.last),
+                "rests": self.rounds.rests,
             }
         )  # fmt: skip
 
     async def control_apply(self, payload: bytes) -> bytes:
         """Begin to carry out a plan made now, of at most "most" moves; done when "rounds" of "boot" have ended."""
         asked = question_of(payload)
-        paused = await self.source.journal.read()
+        paused = await self.rounds.parts.journal.read()
         if paused:
             raise Refused(f"moves are {paused}: `carico reschedule resume` first")
-        return orjson.dumps({"boot": self.source.boot, "rounds": self.source.apply(asked)})
+        return orjson.dumps({"boot": self.rounds.parts.boot, "rounds": self.rounds.apply(asked)})
 
     async def control_pause(self, payload: bytes) -> bytes:
         """Begin no further move, until resumed; the move under way ends."""
-        await self.source.journal.pause(paused=True)
+        await self.rounds.parts.journal.pause(paused=True)
         return orjson.dumps({"paused": True})
 
     async def control_resume(self, payload: bytes) -> bytes:
         """Move again."""
-        await self.source.journal.pause(paused=False)
+        await self.rounds.parts.journal.pause(paused=False)
         return orjson.dumps({"paused": False})
 
     async def _standing(self) -> dict[str, Any]:
-        journal = self.source.journal
+        parts, journal = self.rounds.parts, self.rounds.parts.journal
         return {
-            "mode": self.source.mode.value,
-            "automatic": self.source.is_automatic,
+            "mode": parts.settings.mode.value,
+            "automatic": parts.settings.automatic,
             # Each round looks: readers may ask often, and the API is not asked for each of them.
             "paused": await journal.read() if journal.paused is None else journal.paused,
-            "rests": self.source.rests,
+            "rests": self.rounds.rests,
             # Each process counts its own.
-            "boot": self.source.boot,
-            "rounds": self.source.ended,
+            "boot": parts.boot,
+            "rounds": self.rounds.ended,
         }
 
     def _move(self, found: records.Record) -> dict[str, Any]:
+        age_s = self.rounds.parts.clock.monotonic_s() - found.began_s
         took_s = None if found.ended_s is None else round(found.ended_s - found.began_s, 3)
         return {
             "pod": found.pod, "uid": found.uid, "successor": found.successor, "from": found.source, "to": found.target,
             "mode": found.mode.value, "state": found.state.value, "why": found.why, "detail": found.detail,
             "gain": round(found.gain, 6), "began_at_ns": found.began_at_ns,
-            "age_s": round(self.source.age_s(found.began_s), 3), "took_s": took_s,
+            "age_s": round(age_s, 3), "took_s": took_s,
         }  # fmt: skip
 
 

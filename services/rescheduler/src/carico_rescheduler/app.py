@@ -16,7 +16,7 @@ from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_rescheduler import answers, instruments, journal, planner, rounds
+from carico_rescheduler import answers, asked_plans, instruments, journal, planner, rounds
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
@@ -90,6 +90,7 @@ class Rescheduler:
                 leadership=self.leadership, clock=clock, metrics=counted,
             )
         )  # fmt: skip
+        self._asked_plans = asked_plans.AskedPlans(self.planner.plan, now_s=clock.monotonic_s)
 
     @property
     def health(self) -> health.Health:
@@ -124,7 +125,7 @@ class Rescheduler:
             await tasks.until(stopping, **works)
         finally:
             hand_over.cancel()
-            await asyncio.gather(hand_over, self.rounds.close(), return_exceptions=True)
+            await asyncio.gather(hand_over, self._asked_plans.close(), return_exceptions=True)
             # Otherwise, the next leader waits until the Lease ends, and with it all writes of this term.
             if not self.executor.is_cut_off:
                 self.leadership.stand_down()
@@ -159,7 +160,7 @@ class Rescheduler:
         return buses.ServiceSpec(
             name=setting.PROGRAM,
             description="Plans and moves of the CARICO rescheduler",
-            endpoints=answers.Answers(source=self.rounds).endpoints(),
+            endpoints=answers.Answers(rounds=self.rounds, plans=self._asked_plans).endpoints(),
             queue=self._boot,
         )
 

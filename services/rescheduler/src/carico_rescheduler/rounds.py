@@ -14,7 +14,6 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import asked_plans, instruments, journal, planner
 from carico_rescheduler import settings as setting
-from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
@@ -40,15 +39,12 @@ class Parts:
 
 
 class Rounds:
-    """One round after the other while this replica leads; what queries ask of them."""
+    """One round after the other while this replica leads."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+        self.parts = parts
         self._line = logs.get("rescheduler")
         self._odd_line = logs.RateLimited(self._line, clock=parts.clock)
-        self._asked_plans = asked_plans.AskedPlans(parts.planner.plan, now_s=parts.clock.monotonic_s)
-        self.executor = parts.executor
-        self.journal = parts.journal
         self.reflection = parts.planner.reflection
         self._lasting = lasting.Lasting(every_s=parts.settings.every_s)
         self.last: decision.Plan | None = None
@@ -69,8 +65,8 @@ class Rounds:
     async def run_forever(self) -> None:
         """Make rounds while this replica leads, until cancelled; after `stop`, none begins."""
         while True:
-            await self._parts.leadership.until(leads=True)
-            while self._parts.leadership.leads() and not self._is_stopping:
+            await self.parts.leadership.until(leads=True)
+            while self.parts.leadership.leads() and not self._is_stopping:
                 self._wake.clear()
                 pause_s = await self._round()
                 with contextlib.suppress(TimeoutError):
@@ -82,63 +78,28 @@ class Rounds:
     def stop(self) -> None:
         """Begin no further round or move; the move under way is undone if it can be."""
         self._is_stopping = True
-        self.executor.stop()
+        self.parts.executor.stop()
         self.wake()
 
     def wake(self) -> None:
         """End the pause between two rounds."""
         self._wake.set()
 
-    async def close(self) -> None:
-        """End the searches of queries."""
-        await self._asked_plans.close()
-
-    # What queries ask.
-
-    async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None:
-        """Return a plan for a query: see `asked_plans.AskedPlans.within`."""
-        return await self._asked_plans.within(asked, within_s)
-
     def apply(self, asked: planning.Question) -> int:
         """Have a round carry out a plan; return how many rounds have ended when it has."""
-        self._asked, self._asked_in = asked, self._parts.leadership.term()
+        self._asked, self._asked_in = asked, self.parts.leadership.term()
         self.wake()
         return self.ended + (2 if self._is_turning else 1)
-
-    def pod(self, namespace: str, name: str) -> objects.KnownPod | None:
-        """Return a Pod of the cluster; None if there is no such Pod."""
-        return self._parts.planner.pod(namespace, name)
-
-    @property
-    def boot(self) -> str:
-        """The start of this process."""
-        return self._parts.boot
-
-    @property
-    def mode(self) -> movable.Mode:
-        """How Pods are moved."""
-        return self._parts.settings.mode
-
-    @property
-    def is_automatic(self) -> bool:
-        """Whether plans are carried out without a request."""
-        return self._parts.settings.automatic
 
     @property
     def is_idle(self) -> bool:
         """Whether no round is under way, and so no move and no other write."""
         return not self._is_turning
 
-    def age_s(self, at_s: float) -> float:
-        """Return the seconds since a time on the monotonic clock."""
-        return self._parts.clock.monotonic_s() - at_s
-
-    # One round.
-
     async def _round(self) -> float:
         """Make one plan and carry it out; return the seconds until the next round."""
         asked, self._asked = self._asked, None
-        term = self._parts.leadership.term()
+        term = self.parts.leadership.term()
         # Who asked was told that another replica leads: that one does not know of the request.
         if self._asked_in != term:
             asked = None
@@ -146,7 +107,7 @@ class Rounds:
             # Another replica may have moved Pods in between.
             self._term, self._recovered = term, False
             self._lasting.forget()
-        self._is_turning, pause_s = True, self._parts.settings.every_s
+        self._is_turning, pause_s = True, self.parts.settings.every_s
         try:
             why = await self._turn(asked)
         except (asked_plans.NotReady, records.NotLeading) as error:
@@ -156,7 +117,7 @@ class Rounds:
             why = f"the API does not answer: {error}"
         finally:
             self._is_turning = False
-        stuck = self.executor.stuck_pins
+        stuck = self.parts.executor.stuck_pins
         self.rests = "; ".join(filter(None, (why, stuck)))
         self.ended += 1
         if why:
@@ -167,13 +128,13 @@ class Rounds:
 
     async def _turn(self, asked: planning.Question | None) -> str:
         """Do what a round does; return why it moved nothing."""
-        parts = self._parts
+        parts = self.parts
         parts.planner.check_known()
         # Also while paused: nothing is left half done.
-        await self.executor.recover()
-        paused = await self.journal.read()
+        await self.parts.executor.recover()
+        paused = await self.parts.journal.read()
         if not self._recovered:
-            self.reflection.take_over(self.journal.effects)
+            self.reflection.take_over(self.parts.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
         context, plan = await parts.planner.problem_and_plan(asked or planning.Question())
@@ -199,7 +160,7 @@ class Rounds:
         """Return why a plan rests on readings of the moment; empty if it does not."""
         if not plan.moves:
             return ""
-        return self._lasting.why_not(context, plan, self._parts.planner.rule(), self._parts.clock.monotonic_s())
+        return self._lasting.why_not(context, plan, self.parts.planner.rule(), self.parts.clock.monotonic_s())
 
     async def _carry_out(self, plan: decision.Plan) -> str:
         """Make the moves of a plan in order, until one fails or ends elsewhere: the rest is for another cluster."""
@@ -207,15 +168,15 @@ class Rounds:
         made: list[records.Record] = []
         try:
             for planned in plan.moves:
-                move = await self._parts.planner.current(planned, made)
+                move = await self.parts.planner.current(planned, made)
                 if isinstance(move, planner.Withdrawn):
                     why = move.detail
-                    self._parts.metrics.withdrawn.labels(move.reason).inc()
+                    self.parts.metrics.withdrawn.labels(move.reason).inc()
                     break
-                why = await self.journal.read()
+                why = await self.parts.journal.read()
                 if why or self._is_stopping:
                     break
-                ended = await self.executor.run(move)
+                ended = await self.parts.executor.run(move)
                 if ended.state is not records.State.MOVED:
                     why = f"{ended.pod}: {ended.detail}"
                     break
@@ -229,20 +190,20 @@ class Rounds:
                 self._lasting.forget()
             # Also if the API goes away in between: what was made takes effect, and is measured.
             self.reflection.made(plan, gain, plan.weights, self._now_s)
-            self._parts.metrics.predicted.inc(max(gain, 0.0))
+            self.parts.metrics.predicted.inc(max(gain, 0.0))
             if gain > 0.0:
-                await self.journal.note_effects(self.reflection.kept())
+                await self.parts.journal.note_effects(self.reflection.kept())
         return why
 
     @property
     def _now_s(self) -> float:
         """Unix seconds: what became of plans outlives this process."""
-        return self._parts.clock.wall_ns() / 1e9
+        return self.parts.clock.wall_ns() / 1e9
 
     async def _reflect(self, plan: decision.Plan) -> None:
         found = self.reflection.measure(plan.traffic_bytes[0], plan.excess_tasks[0], self._now_s)
         if found is not None:
-            await self.journal.note_effects(self.reflection.kept())
+            await self.parts.journal.note_effects(self.reflection.kept())
             predicted, measured = found
-            self._parts.metrics.measured.inc(max(measured, 0.0))
+            self.parts.metrics.measured.inc(max(measured, 0.0))
             self._line.info("effect of the last plan", predicted=round(predicted, 4), measured=round(measured, 4))

@@ -81,13 +81,13 @@ def test_of_many_pairs_of_nodes_those_with_most_traffic_are_stated() -> None:
     found = planning.describe(context, [], left=[], weights=WEIGHTS, verdict="", at_ns=0)
     assert len(found.links) == planning.LINKS_MOST
     assert found.traffic_bytes[0] > sum(each.bytes_per_s for each in found.links)
-    source: Any = types.SimpleNamespace(last=found)
-    said = orjson.loads(asyncio.run(answers.Answers(source=source).traffic_list(b"")))
+    asked: Any = types.SimpleNamespace(last=found)
+    said = orjson.loads(asyncio.run(answers.Answers(rounds=asked, plans=asked).traffic_list(b"")))
     assert said["has_traffic"] and said["between_bytes"] == found.traffic_bytes[0]
     first = found.links[0]
     assert said["links"][0] == {"one": first.one, "other": first.other, "bytes_per_s": first.bytes_per_s}
-    source.last = None
-    said = orjson.loads(asyncio.run(answers.Answers(source=source).traffic_list(b"")))
+    asked.last = None
+    said = orjson.loads(asyncio.run(answers.Answers(rounds=asked, plans=asked).traffic_list(b"")))
     assert said == {"plan_at_ns": None, "has_traffic": False, "links": []}
 
 
