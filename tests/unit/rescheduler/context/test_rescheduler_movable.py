@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster as kubernetes
-from carico_core.domain import constraints, selectors
+from carico_core.domain import constraints, gangs, selectors
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from tests.unit.rescheduler import cluster_objects as world
@@ -105,9 +105,13 @@ CASES: dict[str, tuple[Change, movable.Stays]] = {
         movable.Stays.PEERS,
     ),
     "gang": (
-        of_pod(labels={"app": "web", "pod-template-hash": "x", "scheduling.x-k8s.io/pod-group": "g"}),
+        of_pod(
+            labels={"app": "web", "pod-template-hash": "x", "scheduling.x-k8s.io/pod-group": "g"},
+            gang=gangs.PodGang(gangs.Key("default", "g"), None),
+        ),
         movable.Stays.PEERS,
     ),
+    "native-gang": (of_pod(gang=gangs.PodGang(gangs.Key("default", "g", True), None)), movable.Stays.PEERS),
     "budget": (budget, movable.Stays.BUDGET),
 }  # fmt: skip
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import selectors
-from carico_core.wire.kubernetes import pod_groups
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects
 
@@ -191,7 +190,7 @@ class Judge:
         if found.local_volume and found.annotations.get(objects.CHOICE) != "true":
             detail = f'volume {found.local_volume} is on its node; annotation {objects.CHOICE}: "true" gives it up'
             return Skipped(why=Stays.VOLUME, detail=detail)
-        if pod_groups.LABEL in found.pod.labels:
+        if found.pod.gang is not None:
             return Skipped(why=Stays.PEERS, detail="it belongs to a group of Pods that are placed together")
         if limits is None:
             return None
