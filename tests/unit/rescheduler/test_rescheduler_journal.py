@@ -186,6 +186,7 @@ def test_a_move_that_cannot_be_noted_does_not_begin_and_a_rest_is_noted_later() 
     [
         {"moves": "{", "rests": "7"}, {"moves": "[]", "rests": '{"a": 1, "b": [1], "c": ["x", "y"]}'},
         {"moves": '{"x": 1, "-3": 4, "28333333": true, "28333334": "2", "1": 9, "99999999999": 9}'},
+        {"moves": f'{{"{"9" * 400}": 9}}'}, {"moves": f'{{"{"9" * 5000}": 9}}'},
         {"rests": '{"a": [99999999999, "for ever"], "b": [0, "past"]}'},
     ],
 )  # fmt: skip

@@ -21,6 +21,8 @@ NAME = "carico-rescheduler"
 _PAUSED, _SINCE, _MOVES, _MOVING, _RESTS = "paused", "since", "moves", "moving", "rests"
 _EFFECTS = "effects"
 HOUR_S, _MINUTE_S = 3600.0, 60
+# Of a minute: more may be too many for a float.
+_DIGITS_MOST = 16
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
 # What is kept of them: far below the size of an object.
@@ -163,7 +165,7 @@ def _counts(text: object) -> dict[int, int]:
     return {
         int(minute): count
         for minute, count in _object(text).items()
-        if minute.isdecimal() and isinstance(count, int) and not isinstance(count, bool)
+        if minute.isdecimal() and len(minute) <= _DIGITS_MOST and isinstance(count, int) and not isinstance(count, bool)
     }
 
 
