@@ -69,11 +69,11 @@ class Pin:
         except errors.NotFound:
             self._end(move, records.State.KEPT, "the Deployment is gone")
             return
-        mark = parse_mark(objects.parse_deployment(found).pinned)
+        deployment = objects.parse_deployment(found)
+        mark, unsettled = parse_mark(deployment.pinned), deployment.unsettled
         if mark is None:
             self._end(move, records.State.MOVED, "the Deployment is pinned")
             return
-        unsettled = objects.parse_deployment(found).unsettled
         if not unsettled:
             await self._patch(path, found, selected=_selector(found).get(movable.HOSTNAME), mark=None)
             self._end(move, records.State.MOVED, "the Deployment is pinned")

@@ -1,9 +1,8 @@
 """The Pods that wait for a node, grouped by the reason, and by namespace and class. Read only."""
 
-import dataclasses
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from carico_core.domain import cluster, decision, names
 from carico_core.runtime.process import clock as clocks
@@ -30,14 +29,8 @@ class _Waits(NamedTuple):
     reason: str
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class _Group:
-    """Pods with something in common."""
-
-    waiting: list[_Waits] = dataclasses.field(default_factory=list)
-
-    def oldest_s(self, now_s: float) -> float:
-        return max(now_s - each.since_s for each in self.waiting)
+# Pods with something in common.
+_Group: TypeAlias = list[_Waits]
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
@@ -47,17 +40,17 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -
     by_class: dict[tuple[str, str], _Group] = {}
     every = list(_every(known, clock))
     for each in every:
-        by_reason.setdefault(each.reason, _Group()).waiting.append(each)
-        by_class.setdefault((each.pod.namespace, each.pod_class), _Group()).waiting.append(each)
+        by_reason.setdefault(each.reason, []).append(each)
+        by_class.setdefault((each.pod.namespace, each.pod_class), []).append(each)
     return {
         "pods": len(every),
         "reasons": [
             {"reason": reason, **_counts(group, now_s), "named": _named(group, limit, now_s)}
-            for reason, group in _longest(by_reason.items(), now_s)
+            for reason, group in _longest(by_reason.items())
         ],
         "classes": [
             {"namespace": namespace, "class": name, **_counts(group, now_s)}
-            for (namespace, name), group in _longest(by_class.items(), now_s)
+            for (namespace, name), group in _longest(by_class.items())
         ],
     }
 
@@ -101,16 +94,21 @@ def _reason(known: knowns.Known, waiting: queues.Waiting, said: dict[frozenset[s
     return found
 
 
-def _longest(groups: Iterable[tuple[Any, _Group]], now_s: float) -> list[tuple[Any, _Group]]:
-    return heapq.nlargest(GROUPS_MAX, groups, key=lambda item: item[1].oldest_s(now_s))
+def _longest(groups: Iterable[tuple[Any, _Group]]) -> list[tuple[Any, _Group]]:
+    return heapq.nsmallest(GROUPS_MAX, groups, key=lambda item: _oldest_s(item[1]))
+
+
+def _oldest_s(group: _Group) -> float:
+    """Return since when the first of these Pods has waited."""
+    return min(each.since_s for each in group)
 
 
 def _counts(group: _Group, now_s: float) -> dict[str, Any]:
-    return {"pods": len(group.waiting), "oldest_s": questions.finite(group.oldest_s(now_s))}
+    return {"pods": len(group), "oldest_s": questions.finite(now_s - _oldest_s(group))}
 
 
 def _named(group: _Group, limit: int, now_s: float) -> list[dict[str, Any]]:
-    first = heapq.nsmallest(limit, group.waiting, key=lambda each: queues.key_of(each.pod))
+    first = heapq.nsmallest(limit, group, key=lambda each: queues.key_of(each.pod))
     return [
         {
             "namespace": each.pod.namespace, "pod": each.pod.name, "class": each.pod_class,

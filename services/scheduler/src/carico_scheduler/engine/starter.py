@@ -60,7 +60,7 @@ class Starter:
         self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
         together: claiming.Together | None,
     ) -> None:  # fmt: skip
-        """Reserve the node and start the bind; `together`: see `member.claiming`."""
+        """Reserve the node and start the bind; `together`: see `claims.claiming`."""
         waiting, pod = placement.waiting, placement.waiting.pod
         waiting.attempts += 1
         node = placement.row.node.name
@@ -77,7 +77,7 @@ class Starter:
             prepare=prepare,
         )  # fmt: skip
         if self._member is not None:
-            self._member.claim_first(
+            self._member.own_claims.claim_first(
                 bind, decided_s=now_s, is_open=lambda: self._state.is_open(pod.uid, attempt), together=together
             )  # fmt: skip
         self.binder.start(bind)
@@ -88,7 +88,7 @@ class Starter:
         try:
             self.outcomes.take(result)
             if self._member is not None:
-                self._member.take_result(result)
+                self._member.own_claims.take_result(result)
         finally:
             self._wake()
 

@@ -61,7 +61,7 @@ class Binds:
             on_result=on_result,
         )  # fmt: skip
         if self._member is not None:
-            self._member.claim_first(
+            self._member.own_claims.claim_first(
                 bind, decided_s=now_s, is_open=lambda: self._state.is_open(asked.pod.uid, attempt)
             )  # fmt: skip
         self._binder.start(bind)
@@ -79,7 +79,7 @@ class Binds:
             facts = facts._replace(outcome=outcome, node=node, message=error or facts.message)
             self._log.record(result.bind.waiting, facts)
         if self._member is not None:
-            self._member.take_result(result)
+            self._member.own_claims.take_result(result)
         self._on_end(fate.value)
         if fate is binders.Fate.ELSEWHERE and self._state.is_bound_to(result.uid, result.node):
             # By the bind of another replica, asked for the same. Whose it was makes no difference to kube-scheduler.

@@ -188,7 +188,7 @@ class Keeper:
         )
 
     def _importance(self, gang: gang_records.Gang) -> queues.Key:
-        """Sorts the least important gang last: by its most important Pod on a node."""
+        """Sorts the least important gang last: by its most important Pod."""
         pods = [pod for uid in gang.roles if (pod := self._state.pod(uid)) is not None]
         return min(map(queues.key_of, pods), default=(0, 0.0, ""))
 

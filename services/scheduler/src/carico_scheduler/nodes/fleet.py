@@ -113,11 +113,11 @@ class Fleet:
         self._note_node(slot)
         return True
 
-    def remove_node(self, name: str) -> bool:
-        """Remove a node, whose slot becomes vacant; return True if it was there."""
+    def remove_node(self, name: str) -> None:
+        """Remove a node, whose slot becomes vacant."""
         slot = self._slots.pop(name, None)
         if slot is None:
-            return False
+            return
         self._nodes[slot] = None
         self._put_offer(slot, None)
         self._classes[slot] = {}
@@ -129,7 +129,6 @@ class Fleet:
         self._vacant.append(slot)
         self._note_node(slot)
         self.pod_counts.recount(name, slot)
-        return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
         """Take in the sum of the bookings on a node."""

@@ -9,16 +9,14 @@ import asyncio
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
-from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.sharing import corrections, heartbeats, membership, own_claims, shares, tally
 from carico_scheduler.sharing import parts as member_parts
-from carico_scheduler.sharing.claims import claiming as claimings
 from carico_scheduler.sharing.claims import commits, fits, janitor, rechecks, stream
 from carico_scheduler.sharing.claims import ledger as ledgers
 
@@ -64,18 +62,18 @@ class Member:
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
                 on_doubt=self._stream.doubt, on_set_back=self._stream.note_set_back, fits=self.rechecks.fits,
                 is_apart=self.rechecks.is_apart,
-                on_replace=lambda uid: self._own.keep(uid), header=self._header, count=self._count,
+                on_replace=lambda uid: self.own_claims.keep(uid), header=self._header, count=self._count,
                 on_drop=self._on_drop, on_idle=parts.on_idle,
             )
         )  # fmt: skip
-        self._own = own_claims.OwnClaims(
+        self.own_claims = own_claims.OwnClaims(
             parts, self.ledger, self._commits, corrected=self.corrections, counts=self._tally
         )  # fmt: skip
         self._janitor = janitor.Janitor(
             self.ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
             may_commit=lambda: self.term() is not None,
             is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
-            on_changed=self._own.settle, count=parts.metrics.orphan_claims.inc,
+            on_changed=self.own_claims.settle, count=parts.metrics.orphan_claims.inc,
         )  # fmt: skip
         self._membership = membership.Membership(
             parts, self._ready, beats=beats, corrected=self.corrections, report=self.report, changed=changed
@@ -145,7 +143,7 @@ class Member:
 
     async def withdraw(self) -> None:
         """Withdraw the claims of binds that were not sent, once none is under way: others decide on their Pods now."""
-        nodes = self._own.end_unsent() | set(self.ledger.voided())
+        nodes = self.own_claims.end_unsent() | set(self.ledger.voided())
         if self._stream.epoch is not None and nodes:
             with contextlib.suppress(errors.BusError):
                 # Else the janitor ends them.
@@ -169,17 +167,6 @@ class Member:
         claimed = [fits.demand_of(each) for each in self.ledger.counted_on(node, now_s) if each.uid != pod.uid]
         whole = [fits.WHOLE] if node in self.ledger.closed() else []
         return [*claimed, *whole, *self.corrections.held_on(node, pod)]
-
-    def claim_first(
-        self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
-        together: claimings.Together | None = None,
-    ) -> None:  # fmt: skip
-        """See `own_claims.OwnClaims.claim_first`."""
-        self._own.claim_first(bind, decided_s=decided_s, is_open=is_open, together=together)
-
-    def take_result(self, result: binder.Result) -> None:
-        """Withdraw the claim of a bind that was not sent, or that the API has refused."""
-        self._own.take_result(result)
 
     async def before_list(self) -> None:
         """Return when all Pods may be listed for the first time: once the claims have been read (`ledger`)."""

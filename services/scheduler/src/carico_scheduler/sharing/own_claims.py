@@ -47,7 +47,7 @@ class OwnClaims:
 
     def claim_first(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
-        together: claiming.Together | None,
+        together: claiming.Together | None = None,
     ) -> None:  # fmt: skip
         """Have the bind of a decision that was just made sent once its node is claimed.
 
