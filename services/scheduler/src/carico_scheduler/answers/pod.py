@@ -16,6 +16,7 @@ from carico_scheduler.answers import waiting as in_queue
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
+from carico_scheduler.preempt import nominations
 from carico_scheduler.report import explain
 
 _UNRECORDED = "bound, but without a decision record here: it was bound earlier, or not by CARICO"
@@ -140,11 +141,7 @@ def _why(
             return "it is being deleted"
     nomination = known.state.nominations.find(pod.uid)
     if nomination is not None:
-        evicted = len(nomination.evicted)
-        awaited = len(nomination.victims) - evicted
-        parts = [f"{amounts.plural(evicted, 'Pod')} of lower priority evicted for it"] if evicted else []
-        parts += [f"{amounts.plural(awaited, 'Pod')} awaited"] if awaited else []
-        return f"room is being made on {nomination.node}: {', '.join(parts)}"
+        return f"room is being made on {nomination.node}: {_who_goes(nomination)}"
     turn = None if known.turns is None else known.turns.find(pod.uid)
     if turn is not None:
         why = explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
@@ -160,6 +157,14 @@ def _why(
     if known.turns is not None and len(known.turns):
         return "what room there is may be held for Pods that have waited longer, one node for each"
     return "there is room for it: it is placed in the next cycle"
+
+
+def _who_goes(nomination: nominations.Nomination) -> str:
+    """Return for how many Pods a Pod waits, which are evicted for it or leave anyway."""
+    evicted = len(nomination.evicted)
+    awaited = len(nomination.victims) - evicted
+    parts = [f"{amounts.plural(evicted, 'Pod')} of lower priority evicted for it"] if evicted else []
+    return ", ".join([*parts, *([f"{amounts.plural(awaited, 'Pod')} awaited"] if awaited else [])])
 
 
 def _why_gang_waits(known: knowns.Known, key: gangs.Key, scores: cycle_scores.Scores) -> str:
