@@ -77,7 +77,7 @@ class Turns:
         self._cycle = cycles.Cycle(fleet.policy)
         self._turns: dict[str, Turn] = {}
         self._pauses: dict[demands.Demand, _Pause] = {}
-        # Demands for which no node was found, since all that are due were examined: others come first.
+        # Demands for which no node was found by the rounds before, which ended before all that are due were examined.
         self._fruitless: set[demands.Demand] = set()
 
     def __len__(self) -> int:
@@ -145,7 +145,9 @@ class Turns:
         passed_over = self._fruitless | {each.demand for each in self._turns.values()}
         examined = 0
         for waiting in heads:
-            if len(self._turns) >= most or examined >= EXAMINED_MAX:
+            if len(self._turns) >= most:
+                break
+            if examined >= EXAMINED_MAX:
                 return
             if waiting.demand in passed_over or not self._may_begin(waiting, now_s):
                 continue
