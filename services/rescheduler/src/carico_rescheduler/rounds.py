@@ -131,10 +131,10 @@ class Rounds:
         parts = self.parts
         parts.planner.check_known()
         # Also while paused: nothing is left half done.
-        await self.parts.executor.recover()
-        paused = await self.parts.journal.read()
+        await parts.executor.recover()
+        paused = await parts.journal.read()
         if not self._recovered:
-            self.reflection.take_over(self.parts.journal.effects)
+            self.reflection.take_over(parts.journal.effects)
         self._recovered = True
         parts.metrics.paused.set(bool(paused))
         context, plan = await parts.planner.problem_and_plan(asked or planning.Question())

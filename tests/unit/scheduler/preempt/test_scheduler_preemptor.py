@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.wire.kubernetes import instants
-from carico_scheduler.preempt import nominations, preemptor, victims
+from carico_scheduler.preempt import evictor, nominations, preemptor, victims
 from carico_scheduler.preempt import search as search_module
 from tests.tools.memory import memory_objects
 from tests.unit.scheduler import objects, world
@@ -538,6 +538,23 @@ def test_a_search_that_finds_nothing_continues_in_the_next_round(monkeypatch: py
         monkeypatch.undo()
         await asyncio.sleep(15.0)
         assert "high" in running(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_for_which_no_node_can_give_way_keep_no_other_from_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemptor, "SEARCHES_A_ROUND", 1)
+
+    async def main() -> None:
+        made = await full()
+        for index in range(2 * round(preemptor.AGAIN_S / evictor.EVERY_S)):
+            requests = {"requests": {"cpu": str(1000 + index)}}
+            made.create_pod(f"never-{index}", priority=20, containers=[{"name": "c", "resources": requests}])
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(60.0)
+        assert "high" in running(made)
+        assert count(made, "DELETE") == 1
         await made.stop()
 
     objects.run_fast(main())

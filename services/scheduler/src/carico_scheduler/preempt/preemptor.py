@@ -23,6 +23,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import evictor, nominations, search, victims
 from carico_scheduler.report import instruments
+from carico_scheduler.state import placements
 from carico_scheduler.state import state as states
 
 # A Pod first waits for so long: advertisements are sent every second, so that room that has just become free shows.
@@ -70,6 +71,8 @@ class Preemptor:
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
         self._again_s: dict[search.AlikePods, float] = {}
+        # Those of the rounds before, which ended before all Pods had a turn: due again only once these have.
+        self._in_vain: set[search.AlikePods] = set()
         # How often others were evicted for a Pod without a node, by UID: where several schedulers share the work, it
         # leaves this one's queue and comes back.
         self._preemptions: collections.Counter[str] = collections.Counter()
@@ -106,14 +109,25 @@ class Preemptor:
         now_s = self._clock.monotonic_s()
         self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
         parked = [each for each in self._state.queue.parked() if self._is_due(each, now_s)]
-        turns = sorted((each for each in parked if _may_ask(each.pod, lowest)), key=lambda each: each.key)
+        turns = sorted((each for each in parked if placements.may_preempt(each.pod, lowest)), key=lambda each: each.key)
         self._nominated = [each for each in parked if each.pod.nominated_node]
         self._search.keep(search.AlikePods(each.demand, each.pod.priority) for each in turns)
-        searches, refreshed_s = 0, now_s
+        await self._serve(turns, term)
+        if now_s >= self._look_s:
+            self._look_s = now_s + AGAIN_S
+            idle = [each for each in self._nominated if not placements.may_preempt(each.pod, lowest)]
+            await self._clear_idle(idle, term)
+
+    async def _serve(self, turns: Sequence[queues.Waiting], term: int) -> None:
+        """Make room for these Pods, as far as a round reaches."""
+        self._in_vain &= {_turn_of(each.demand, each.pod.priority) for each in turns}
+        searches, refreshed_s = 0, self._clock.monotonic_s()
         for waiting in turns:
             kind = _turn_of(waiting.demand, waiting.pod.priority)
-            if kind in self._again_s or searches >= SEARCHES_A_ROUND or waiting.pod.uid not in self._state.queue:
+            if kind in self._in_vain or kind in self._again_s or waiting.pod.uid not in self._state.queue:
                 continue
+            if searches >= SEARCHES_A_ROUND:
+                return
             searches += 1
             if self._clock.monotonic_s() - refreshed_s >= evictor.EVERY_S:
                 # Searches that find nothing take long in a large cluster.
@@ -122,9 +136,8 @@ class Preemptor:
             rest_s = await self._make_room(waiting, term)
             if rest_s is not None:
                 self._again_s[kind] = self._clock.monotonic_s() + rest_s
-        if now_s >= self._look_s:
-            self._look_s = now_s + AGAIN_S
-            await self._clear_idle([each for each in self._nominated if not _may_ask(each.pod, lowest)], term)
+                self._in_vain.add(kind)
+        self._in_vain.clear()
 
     async def _make_room(self, waiting: queues.Waiting, term: int) -> float | None:
         """Have others evicted for a Pod, or for its gang; if none are, return the time until the next search."""
@@ -191,7 +204,7 @@ class Preemptor:
         lowest = self._state.placements.lowest_priority()
         if len(members) < gang.missing or len(members) > GANG_MOST:
             return AGAIN_S
-        if not all(_may_ask(each.pod, lowest) for each in members):
+        if not all(placements.may_preempt(each.pod, lowest) for each in members):
             return AGAIN_S
         if not self._may_hold(len(members)):
             return evictor.EVERY_S
@@ -292,20 +305,15 @@ class Preemptor:
 
     def _start(self, nomination: nominations.Nomination, term: int) -> None:
         """Evict the Pods that have to go."""
-        if any(not each.deleting for each in nomination.victims):
+        if nomination.evicted:
             self._preemptions[nomination.pod.uid] += 1
         self._on_hold()
         self._line.info(
             "preemption", pod=nomination.pod.key, node=nomination.node, violated_budgets=nomination.violations,
-            victims=[each.key for each in nomination.victims if not each.deleting],
+            victims=[each.key for each in nomination.evicted],
             awaited=[each.key for each in nomination.victims if each.deleting],
         )  # fmt: skip
         self._evictor.start(nomination, term)
-
-
-def _may_ask(pod: cluster.Pod, lowest: int | None) -> bool:
-    """Return True if others may be evicted for a Pod; `lowest`: the lowest priority of a placed Pod."""
-    return lowest is not None and pod.priority > lowest and pod.preempts
 
 
 def _kinds(members: Iterable[queues.Waiting]) -> set[search.AlikePods]:

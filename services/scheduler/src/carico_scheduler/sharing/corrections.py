@@ -20,6 +20,7 @@ from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.sharing import heartbeats as beats
+from carico_scheduler.state import placements
 from carico_scheduler.state import state as states
 
 # A Pod that its member has not placed for so long: there is no room, or the member is slow.
@@ -263,5 +264,4 @@ class HandOvers:
 
 
 def _after_s(pod: cluster.Pod, lowest: int | None) -> float:
-    may_preempt = pod.preempts and lowest is not None and pod.priority > lowest
-    return PREEMPTS_AFTER_S if may_preempt else AFTER_S
+    return PREEMPTS_AFTER_S if placements.may_preempt(pod, lowest) else AFTER_S

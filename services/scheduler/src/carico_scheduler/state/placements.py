@@ -111,3 +111,8 @@ def _is_freed(demand: demands.Demand, *, gone: cluster.Pod, namespace_labels: po
         if any(all(pair) for pair in shared):
             return True
     return pod_questions.concern(own, gone, namespace_labels)
+
+
+def may_preempt(pod: cluster.Pod, lowest: int | None) -> bool:
+    """Return True if others may be evicted for a Pod; `lowest`: as `Placements.lowest_priority` returns it."""
+    return pod.preempts and lowest is not None and pod.priority > lowest
