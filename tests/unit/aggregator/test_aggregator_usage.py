@@ -81,16 +81,16 @@ def test_reports_add_up_over_nodes_in_any_order() -> None:
     assert all(each == ways[0] for each in ways)
     found = known_of(*parts).measured(PI, now_ns=NOW_NS)
     assert (found.pods, found.nodes, found.measured_s) == (6, 3, 60.0)
-    assert found.memory_peak == 100 * MIB
+    assert found.memory.peak == 100 * MIB
 
 
 def test_a_day_later_the_old_counts_half_and_the_peak_stays() -> None:
     known = known_of(report(pi=used(1.0, memory=900 * MIB)))
     take(known, report(pi=used(0.1)), now_ns=NOW_NS + DAY_NS)
     found = known.measured(PI, now_ns=NOW_NS + DAY_NS)
-    assert found.cpu[distribution.bucket("cpu", 1.0)] == 10.0
-    assert found.cpu[distribution.bucket("cpu", 0.1)] == 20.0
-    assert found.memory_peak == 900 * MIB
+    assert found.cpu.weights[distribution.bucket("cpu", 1.0)] == 10.0
+    assert found.cpu.weights[distribution.bucket("cpu", 0.1)] == 20.0
+    assert found.memory.peak == 900 * MIB
 
 
 def flags(known: usages.Usages, *, days: float = 0.0) -> set[str]:
@@ -281,14 +281,14 @@ def test_a_new_image_is_flagged_until_it_is_learnt_and_the_old_one_counts_until_
         taking(known, used(pods=9, **OLD), minute=minute)  # type: ignore[arg-type]  # of several types
     taking(known, used(pods=2, **NEW), minute=61)  # type: ignore[arg-type]
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.has_new_image, found.pods, found.memory_peak) == (True, 20, 900 * MIB)
+    assert (found.has_new_image, found.pods, found.memory.peak) == (True, 20, 900 * MIB)
     taking(known, used(pods=5, seconds=60.0, **NEW), minute=62)  # type: ignore[arg-type]
     # Learnt, but its memory may still grow as that of the old one did.
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.has_new_image, found.memory_peak) == (False, 900 * MIB)
+    assert (found.has_new_image, found.memory.peak) == (False, 900 * MIB)
     taking(known, used(pods=0, **NEW), minute=121)  # type: ignore[arg-type]
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.pods, found.memory_peak) == (7, 100 * MIB)
+    assert (found.pods, found.memory.peak) == (7, 100 * MIB)
 
 
 def test_while_pods_of_both_images_run_both_count() -> None:
@@ -297,7 +297,7 @@ def test_while_pods_of_both_images_run_both_count() -> None:
         taking(known, used(**OLD), minute=minute)  # type: ignore[arg-type]
         taking(known, used(pods=9, seconds=60.0, **NEW), minute=minute, node="node-2")  # type: ignore[arg-type]
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.has_new_image, found.memory_peak) == (False, 900 * MIB)
+    assert (found.has_new_image, found.memory.peak) == (False, 900 * MIB)
 
 
 def test_of_three_images_that_run_at_the_same_time_only_one_that_is_new_is_flagged() -> None:
@@ -332,7 +332,7 @@ def test_an_image_that_is_rolled_back_is_forgotten_and_nothing_is_flagged() -> N
     for minute, image in ((0, NEW), (60, NEW), (61, OLD), (62, NEW)):
         taking(known, used(pods=9, seconds=60.0, **image), minute=minute)  # type: ignore[arg-type]
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.has_new_image, found.pods, found.memory_peak) == (False, 27, 100 * MIB)
+    assert (found.has_new_image, found.pods, found.memory.peak) == (False, 27, 100 * MIB)
 
 
 def test_of_many_images_the_older_ones_are_added_up() -> None:
@@ -340,7 +340,7 @@ def test_of_many_images_the_older_ones_are_added_up() -> None:
     for number in range(20):
         taking(known, used(pods=1, image=f"{number:016d}", memory=(20 - number) * MIB), minute=number)
     found = known.measured(PI, now_ns=NOW_NS)
-    assert (found.pods, found.memory_peak, found.has_new_image) == (20, 20 * MIB, True)
+    assert (found.pods, found.memory.peak, found.has_new_image) == (20, 20 * MIB, True)
     # What is kept is all of that.
     again = usages.Usages(lease_s=10.0)
     kept = wire.decode_kept(wire.encode_kept([known.facts(PI)]))

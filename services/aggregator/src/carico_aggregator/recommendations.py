@@ -1,6 +1,5 @@
 """Recommended requests and limits of every class: the rows of an answer, and those of metrics. Pure."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -64,19 +63,19 @@ def row(
         "class": name,
         "requests": found.requests,
         "limits": found.limits,
-        "confidence": found.confidence.value,
-        "flags": [flag.value for flag in found.flags],
-        "kinds": None if found.kinds is None else list(found.kinds),
-        "cpu_bounds": None if found.cpu_bounds is None else [found.cpu_bounds.lower, found.cpu_bounds.upper],
+        "confidence": found.confidence,
+        "flags": found.flags,
+        "kinds": found.kinds,
+        "cpu_bounds": found.cpu_bounds,
         "memory_risk": round(found.memory_risk, 6),
-        "usage": _usage(measured, facts.peaks),
+        "usage": _usage(measured),
         "further": _further(evidence),
         "requested": requested,
         "saves": {dim: (requested[dim] - found.requests[dim]) * running for dim in requested if dim in found.requests},
         "priority_class": template.priority_class,
         "has_deadline": template.has_deadline,
         "crosses_namespaces": template.crosses_namespaces,
-        "containers": list(template.containers),
+        "containers": template.containers,
         "of_containers": _containers(facts, rule, measured.pods),
         "node_gives": facts.node_gives,
         "pods": measured.pods,
@@ -110,10 +109,9 @@ def _one(
         return []
     found = row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
     measured = known.measured(name, now_ns=now_ns)
-    weights = {recommendation.CPU: measured.cpu, recommendation.MEMORY: measured.memory}
     found["distribution"] = {
-        dim: [(distribution.amount(dim, index), weight) for index, weight in distribution.buckets(each).items()]
-        for dim, each in weights.items()
+        dim: [(distribution.amount(dim, index), weight) for index, weight in distribution.buckets(each.weights).items()]
+        for dim, each in _by_dimension(measured)
     }
     return [found]
 
@@ -126,18 +124,17 @@ def _rule(asked: Any) -> recommendation.Rule:
         raise errors.SettingsError(str(error)) from None
 
 
-def _usage(measured: recommendation.Measured, peaks: Mapping[str, float]) -> dict[str, Any]:
+def _usage(measured: recommendation.Measured) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for dim, weights in ((recommendation.CPU, measured.cpu), (recommendation.MEMORY, measured.memory)):
-        mean = distribution.mean(dim, weights)
-        if mean is not None:
-            # A bucket may reach above the highest amount that was measured.
-            peak = peaks.get(dim, math.inf)
-            read = distribution.percentiles(dim, weights, tuple(_SHARES.values())) or ()
-            found[dim] = {"mean": min(mean, peak), "peak": peaks.get(dim)} | {
-                name: min(each, peak) for name, each in zip(_SHARES, read, strict=True)
-            }
+    for dim, used in _by_dimension(measured):
+        read = used.percentiles(_SHARES.values())
+        if read is not None:
+            found[dim] = {"mean": used.mean(), "peak": used.peak, **dict(zip(_SHARES, read, strict=True))}
     return found
+
+
+def _by_dimension(measured: recommendation.Measured) -> tuple[tuple[str, distribution.Distribution], ...]:
+    return (recommendation.CPU, measured.cpu), (recommendation.MEMORY, measured.memory)
 
 
 def _containers(facts: usages.About, rule: recommendation.Rule, pods: int) -> dict[str, Any]:
@@ -147,19 +144,15 @@ def _containers(facts: usages.About, rule: recommendation.Rule, pods: int) -> di
         return {}
     found: dict[str, Any] = {}
     for name in names:
-        known = facts.containers[name]
-        amounts = recommendation.amounts_of(known, rule, pods=pods)
-        if set(amounts.requests) != set(usage.DIMS):
+        each = facts.containers[name]
+        cpu = distribution.Distribution(recommendation.CPU, each.cpu, peak=each.peaks.get(recommendation.CPU))
+        amounts = recommendation.amounts_of(cpu, each.peaks.get(recommendation.MEMORY), rule, pods=pods)
+        if len(amounts.requests) < len(usage.DIMS):
             return {}
-        bounds = amounts.cpu_bounds
-        peaks = {recommendation.CPU: known.cpu_peak, recommendation.MEMORY: known.memory_peak}
         found[name] = {
-            "requests": amounts.requests,
-            "limits": amounts.limits,
-            # Readers refuse a whole page for a peak that is no number, which a node can leave out.
-            "peaks": {dim: peak for dim, peak in peaks.items() if peak is not None},
-            "cpu_bounds": None if bounds is None else [bounds.lower, bounds.upper],
-        }
+            "requests": amounts.requests, "limits": amounts.limits, "peaks": each.peaks,
+            "cpu_bounds": amounts.cpu_bounds,
+        }  # fmt: skip
     return found
 
 

@@ -42,19 +42,18 @@ _NS = 1e9
 
 
 class About(NamedTuple):
-    """When a class was first and last seen, its peaks, what its Pods are made of, and what is measured of them.
+    """When a class was first and last seen, what its Pods are made of, and what is measured of them.
 
     `images`: of how many sets of images Pods run. `node_gives`: the most that a Pod can request on the largest node.
     """
 
     first_ns: int
     last_ns: int
-    peaks: Mapping[str, float]
     template: usage.Template | None
     images: int
     node_gives: Mapping[str, float]
     measured: recommendation.Measured
-    containers: Mapping[str, recommendation.MeasuredContainer]
+    containers: Mapping[str, versions.Container]
 
 
 class _Running(NamedTuple):
@@ -191,23 +190,16 @@ class Usages:
         held = self._classes[name]
         found = versions.added_up(held)
         return About(
-            first_ns=found.first_ns, last_ns=found.last_ns, peaks=found.peaks, template=held[0].template,
+            first_ns=found.first_ns, last_ns=found.last_ns, template=held[0].template,
             images=versions.live_images(held), node_gives=self._gives(found.node_size),
             measured=recommendation.Measured(
-                cpu=found.seconds[recommendation.CPU], memory=found.seconds[recommendation.MEMORY],
-                pod_means=found.pod_means, cpu_peak=found.peaks.get(recommendation.CPU),
-                memory_peak=found.peaks.get(recommendation.MEMORY), memory_before=found.memory_before,
-                pods=found.pods, failed=found.failed, failed_share=found.failed_share, nodes=len(found.nodes),
-                has_new_image=versions.is_new(held), measured_s=found.measured_s,
-                age_s=max(0.0, (now_ns - found.first_ns) / _NS),
+                cpu=found.distribution(recommendation.CPU), memory=found.distribution(recommendation.MEMORY),
+                pod_means=distribution.Distribution(recommendation.CPU, found.pod_means),
+                memory_before=found.memory_before, pods=found.pods, failed=found.failed,
+                failed_share=found.failed_share, nodes=len(found.nodes), has_new_image=versions.is_new(held),
+                measured_s=found.measured_s, age_s=max(0.0, (now_ns - found.first_ns) / _NS),
             ),
-            containers={
-                name: recommendation.MeasuredContainer(
-                    cpu=each.cpu, cpu_peak=each.peaks.get(recommendation.CPU),
-                    memory_peak=each.peaks.get(recommendation.MEMORY),
-                )
-                for name, each in found.containers.items()
-            },
+            containers=found.containers,
         )  # fmt: skip
 
     def facts(self, name: str) -> usage.KeptClass:

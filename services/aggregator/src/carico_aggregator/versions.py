@@ -7,6 +7,7 @@ the new one is as old       and no Pod of those before runs: they are dropped, w
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -34,9 +35,8 @@ class Container:
     cpu: messages.Array = dataclasses.field(default_factory=lambda: np.zeros(usage.BUCKETS))
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def scaled(self, factor: float) -> "Container":
-        """Return it with weights times a factor, as it is where that is 1."""
-        return self if factor == 1.0 else Container(cpu=self.cpu * factor, peaks=self.peaks)
+
+_NOTHING = Container()
 
 
 class Seen(NamedTuple):
@@ -94,6 +94,10 @@ class Version:
     def span_s(self) -> float:
         """The time from the first to the last report."""
         return (self.last_ns - self.first_ns) / _NS
+
+    def distribution(self, dim: str) -> distribution.Distribution:
+        """Return what was used of a resource, to read from; it shares the weights."""
+        return distribution.Distribution(dim, self.seconds[dim], peak=self.peaks.get(dim))
 
     def live(self, now_ns: int) -> list[str]:
         """Return the images whose Pods run."""
@@ -242,32 +246,27 @@ def added_up(held: Sequence[Version]) -> Version:
 
 
 def merged(one: Version, other: Version) -> Version:
-    """Return both as one, which may share with them what only one of them has."""
-    now_ns = max(one.at_ns, other.at_ns)
-    factor, of_other = one.decay(now_ns), other.decay(now_ns)
-    # An answer adds up thousands of arrays: no copies.
-    containers = {name: each.scaled(factor) for name, each in one.containers.items()}
-    for name, each in other.containers.items():
-        held, found = containers.get(name), each.scaled(of_other)
-        if held is not None:
-            containers[name] = Container(cpu=held.cpu + found.cpu, peaks=_higher(held.peaks, found.peaks))
-        elif len(containers) < wire.CONTAINERS_KEPT:
-            containers[name] = found
+    """Return both as one; of too many images, containers and nodes those of the first, which is the newer one."""
+    # Of two records one was changed last: only the weights of the other one decay.
+    newer, older = (one, other) if one.at_ns >= other.at_ns else (other, one)
+    factor = older.decay(newer.at_ns)
     images = sorted((one.images | other.images).items(), key=lambda each: -each[1].last_ns)
     return Version(
-        images=dict(images[: wire.IMAGES_MAX]), at_ns=now_ns,
+        images=dict(images[: wire.IMAGES_MAX]), at_ns=newer.at_ns,
         first_ns=min(one.first_ns, other.first_ns), last_ns=max(one.last_ns, other.last_ns),
-        seconds={
-            dim: _scaled(each, factor) + _scaled(other.seconds[dim], of_other) for dim, each in one.seconds.items()
-        },
-        pod_means=_scaled(one.pod_means, factor) + _scaled(other.pod_means, of_other),
+        seconds={dim: each + older.seconds[dim] * factor for dim, each in newer.seconds.items()},
+        pod_means=newer.pod_means + older.pod_means * factor,
         pods=one.pods + other.pods, failed=one.failed + other.failed,
-        recent_pods=one.recent_pods * factor + other.recent_pods * of_other,
-        recent_failed=one.recent_failed * factor + other.recent_failed * of_other,
+        recent_pods=newer.recent_pods + older.recent_pods * factor,
+        recent_failed=newer.recent_failed + older.recent_failed * factor,
         node_size=_higher(one.node_size, other.node_size), marks=_higher_marks(one.marks, other.marks),
         measured_s=one.measured_s + other.measured_s, peaks=_higher(one.peaks, other.peaks),
         nodes=one.nodes | set(list(other.nodes)[: wire.NODES_MAX - len(one.nodes)]),
-        template=one.template, containers=containers,
+        template=one.template,
+        containers={
+            name: _both(newer.containers.get(name, _NOTHING), older.containers.get(name, _NOTHING), factor)
+            for name in itertools.islice(one.containers | other.containers, wire.CONTAINERS_KEPT)
+        },
     )  # fmt: skip
 
 
@@ -288,8 +287,8 @@ def _image(found: usage.ClassUsage) -> str:
     return "" if found.template is None else found.template.image
 
 
-def _scaled(weights: messages.Array, factor: float) -> messages.Array:
-    return weights if factor == 1.0 else weights * factor
+def _both(newer: Container, older: Container, factor: float) -> Container:
+    return Container(cpu=newer.cpu + older.cpu * factor, peaks=_higher(newer.peaks, older.peaks))
 
 
 def _higher(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

@@ -6,7 +6,7 @@ DDSketch (Masson, Rim, Lee, VLDB 2019, section 2.1), the percentile's relative e
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -57,51 +57,61 @@ def buckets(array: arrays.Array) -> dict[int, float]:
     return dict(zip(places.tolist(), array[places].tolist(), strict=True))
 
 
-def percentiles(dimension: str, array: arrays.Array, shares: Sequence[float]) -> list[float] | None:
-    """Return the percentile of each share; None without any weight."""
-    # Methods, not functions of numpy: an answer has thousands of distributions, and the functions take twice as long.
-    reached = array.cumsum()
-    total = float(reached[-1])
-    if not total > 0.0:
-        return None
-    places = reached.searchsorted([share * total * _ROUNDING for share in shares]).tolist()
-    return [_AMOUNTS_LISTED[dimension][place] for place in places]
-
-
-def mean(dimension: str, array: arrays.Array) -> float | None:
-    """Return the weighted mean; None without any weight."""
-    total = float(array.sum())
-    return float(array.dot(_AMOUNTS[dimension])) / total if total > 0.0 else None
-
-
 def decay(elapsed_s: float, *, half_life_s: float) -> float:
     """Return the factor of weights after this time; clocks that were set back do not make weights grow."""
     # 2^(-t / T)
     return float(2.0 ** (-max(elapsed_s, 0.0) / half_life_s))
 
 
-def levels(dimension: str, array: arrays.Array) -> tuple[float, float] | None:
-    """Return the two levels of a distribution that has two, far apart; None if it has one.
+class Distribution:
+    """Weights by bucket (BUCKETS,), to read from. `peak`: the highest amount that was measured; None: not known."""
 
-    Two levels: there is a gap by a factor of two with at most `_BETWEEN` of the weight in it, and at least `_EACH` of
-    the weight on either side.
-    """
-    places = array.nonzero()[0]
-    if places.size < 2 or places[-1] - places[0] <= _GAP:
-        return None
-    # Only as far as there is weight: most classes use few buckets.
-    first = int(places[0])
-    array = array[first : int(places[-1]) + 1]
-    reached = array.cumsum() / array.sum()
-    below, above = reached[:-_GAP], 1.0 - reached[_GAP:]
-    between = reached[_GAP:] - reached[:-_GAP]
-    gaps = np.nonzero((below >= _EACH) & (above >= _EACH) & (between <= _BETWEEN))[0]
-    if not gaps.size:
-        return None
-    last = int(gaps[0]) + 1
-    amounts = _AMOUNTS[dimension][first : first + array.size]
-    lower, upper = array[:last], array[last:]
-    return float(lower.dot(amounts[:last]) / lower.sum()), float(upper.dot(amounts[last:]) / upper.sum())
+    __slots__ = ("_dimension", "_most", "_reached", "peak", "total", "weights")
+
+    def __init__(self, dimension: str, weights: arrays.Array, *, peak: float | None = None) -> None:
+        self.weights = weights
+        self.peak = peak
+        # A bucket may reach above the highest amount that was measured.
+        self._most = math.inf if peak is None else peak
+        self._dimension = dimension
+        # Methods, not numpy's functions, which take twice as long: an answer has thousands of distributions.
+        self._reached: arrays.Array = weights.cumsum()
+        self.total: float = self._reached.item(-1)
+
+    def percentiles(self, shares: Iterable[float]) -> list[float] | None:
+        """Return the percentile of each share, at most the peak; None without any weight."""
+        if not self.total > 0.0:
+            return None
+        places = self._reached.searchsorted([share * self.total * _ROUNDING for share in shares]).tolist()
+        amounts, most = _AMOUNTS_LISTED[self._dimension], self._most
+        return [min(amounts[place], most) for place in places]
+
+    def mean(self) -> float | None:
+        """Return the weighted mean, at most the peak; None without any weight."""
+        if not self.total > 0.0:
+            return None
+        return min(float(self.weights.dot(_AMOUNTS[self._dimension])) / self.total, self._most)
+
+    def levels(self) -> tuple[float, float] | None:
+        """Return the two levels of a distribution that has two, far apart; None if it has one.
+
+        Two levels: there is a gap by a factor of two with at most `_BETWEEN` of the weight in it, and at least `_EACH`
+        of the weight on either side.
+        """
+        reached, total = self._reached, self.total
+        # A gap begins after a bucket from `first` on, and has ended before `end`. Most classes have no room for one.
+        shares = (_EACH * total * _ROUNDING, (1.0 - _EACH) * total / _ROUNDING)
+        first, end = reached.searchsorted(shares).tolist()
+        if end - first <= _GAP:
+            return None
+        between = reached[first + _GAP : end] - reached[first : end - _GAP]
+        gaps = (between <= _BETWEEN * total).nonzero()[0]
+        if not gaps.size:
+            return None
+        last = first + int(gaps[0]) + 1
+        amounts, below = _AMOUNTS[self._dimension], reached.item(last - 1)
+        lower, upper = self.weights[:last].dot(amounts[:last]), self.weights[last:].dot(amounts[last:])
+        return float(lower) / below, float(upper) / (total - below)
 
 
 _AMOUNTS = {name: np.array([amount(name, index) for index in range(usage.BUCKETS)]) for name in usage.DIMS}

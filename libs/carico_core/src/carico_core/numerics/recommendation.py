@@ -11,12 +11,13 @@ import enum
 import math
 
 from carico_core.domain import amounts
-from carico_core.numerics import arrays, distribution
+from carico_core.numerics import distribution
 
 CPU, MEMORY = "cpu", "memory"
 MEBIBYTE = 2.0**20
 # Kubernetes counts CPU in thousandths of a core, and accepts no smaller request.
 CPU_UNIT = 1e-3
+_CPU_UNITS = round(1.0 / CPU_UNIT)
 # Less than this share of a millicore above a whole one is rounding of floats.
 _SLACK = 1e-6
 # Standard deviations of the interval of a percentile: 95 % of a normal distribution.
@@ -73,14 +74,13 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """What is known of a class. `seconds`: weight by bucket; `pod_means`: Pods by the bucket of their mean CPU."""
+    """What is known of a class. `cpu`, `memory`: Pod-seconds; `pod_means`: Pods by their mean CPU."""
 
-    cpu: arrays.Array
-    memory: arrays.Array
-    pod_means: arrays.Array
-    cpu_peak: float | None
-    memory_peak: float | None
-    # The peak when the class was known for a quarter to half as long, or six to twelve hours ago; None: not known.
+    cpu: distribution.Distribution
+    memory: distribution.Distribution
+    pod_means: distribution.Distribution
+    # The peak of memory when the class was known for a quarter to half as long, or six to twelve hours ago; None: not
+    # known.
     memory_before: float | None
     pods: int
     failed: int
@@ -93,30 +93,26 @@ class Measured:
     age_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeasuredContainer:
-    """What is known of one container of a class's Pods. `cpu`: weight by bucket."""
-
-    cpu: arrays.Array
-    cpu_peak: float | None
-    memory_peak: float | None
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The interval that contains the percentile of the class with 95 % probability, by the number of Pods seen."""
+class Amounts:
+    """Requests of a Pod or a container in cores and bytes. A resource that has not been measured is missing.
 
-    lower: float
-    upper: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """Requests and limits in cores and bytes. A resource that has not been measured is missing."""
+    `cpu_bounds`: the interval that contains the percentile with 95 % probability, by the number of Pods seen.
+    """
 
     requests: dict[str, float]
-    limits: dict[str, float]
-    cpu_bounds: Bounds | None
+    cpu_bounds: tuple[float, float] | None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits to these requests."""
+        return {dim: amount for dim, amount in self.requests.items() if dim == MEMORY}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(Amounts):
+    """Amounts of a class's Pods, and how well they are known."""
+
     # Probability that the next Pod's peak of memory is above the highest seen so far.
     memory_risk: float
     confidence: Confidence
@@ -125,38 +121,30 @@ class Recommendation:
     kinds: tuple[float, float] | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
-    """Requests of a Pod or a container in cores and bytes. A resource that has not been measured is missing."""
-
-    requests: dict[str, float]
-    cpu_bounds: Bounds | None
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The limits to these requests."""
-        return {dim: amount for dim, amount in self.requests.items() if dim == MEMORY}
-
-
-def amounts_of(measured: Measured | MeasuredContainer, rule: Rule, *, pods: int) -> Amounts:
+def amounts_of(cpu: distribution.Distribution, memory_peak: float | None, rule: Rule, *, pods: int) -> Amounts:
     """Return what the rule gives for a Pod, or for a container of `pods` Pods."""
     requests: dict[str, float] = {}
-    cpu, bounds = _cpu(measured, rule, pods)
-    if cpu is not None:
-        most = math.inf if measured.cpu_peak is None else measured.cpu_peak * (1.0 + 0.5 * rule.margin)
-        requests[CPU] = rounded_up(CPU, min(cpu * (1.0 + rule.margin), most))
-    if measured.memory_peak is not None:
-        requests[MEMORY] = rounded_up(MEMORY, measured.memory_peak * (1.0 + rule.margin))
+    bounds = None
+    # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
+    spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(pods, 1))
+    shares = (rule.percentile, max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
+    found = cpu.percentiles(shares)
+    if found is not None:
+        percentile, lower, upper = found
+        bounds = lower, upper
+        most = math.inf if cpu.peak is None else cpu.peak * (1.0 + 0.5 * rule.margin)
+        requests[CPU] = rounded_up(CPU, min(percentile * (1.0 + rule.margin), most))
+    if memory_peak is not None:
+        requests[MEMORY] = rounded_up(MEMORY, memory_peak * (1.0 + rule.margin))
     return Amounts(requests=requests, cpu_bounds=bounds)
 
 
 def recommend(measured: Measured, rule: Rule) -> Recommendation:
     """Return what the rule gives; flags do not change the amounts."""
-    found = amounts_of(measured, rule, pods=measured.pods)
-    kinds = _kinds(measured)
+    found = amounts_of(measured.cpu, measured.memory.peak, rule, pods=measured.pods)
+    kinds = measured.pod_means.levels() if measured.pods >= LEAST_PODS_FOR_KINDS else None
     return Recommendation(
         requests=found.requests,
-        limits=found.limits,
         cpu_bounds=found.cpu_bounds,
         # Of n + 1 peaks in random order, the last is the largest with probability 1 / (n + 1).
         memory_risk=1.0 / (measured.pods + 1.0),
@@ -172,7 +160,7 @@ def confidence(measured: Measured) -> Confidence:
     High: 30 Pods (the interval of a 95th percentile is then .87 to 1), 2 nodes and a day, as usage follows the time of
     day. Medium: 5 Pods, a minute, and means of Pods, without which it is not known whether they are of two kinds.
     """
-    if measured.pods < MEDIUM_PODS or measured.measured_s < MEDIUM_S or not measured.pod_means.any():
+    if measured.pods < MEDIUM_PODS or measured.measured_s < MEDIUM_S or not measured.pod_means.total > 0.0:
         return Confidence.LOW
     is_high = measured.pods >= 30 and measured.nodes >= 2 and measured.age_s >= 24 * 3600.0
     return Confidence.HIGH if is_high else Confidence.MEDIUM
@@ -188,41 +176,21 @@ def rounded_up(dimension: str, value: float) -> float:
         step = amounts.memory_step(value)
         return max(MEBIBYTE, math.ceil(value / step) * step)
     # A division gives 0.231, a product with the unit 0.23100000000000001.
-    return max(1, math.ceil(value / CPU_UNIT - _SLACK)) / round(1.0 / CPU_UNIT)
-
-
-def _cpu(measured: Measured | MeasuredContainer, rule: Rule, pods: int) -> tuple[float | None, Bounds | None]:
-    """Return the percentile of CPU, and its interval."""
-    # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
-    spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(pods, 1))
-    shares = (rule.percentile, max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
-    found = distribution.percentiles(CPU, measured.cpu, shares)
-    if found is None:
-        return None, None
-    # A bucket may reach above the highest amount that was measured.
-    peak = math.inf if measured.cpu_peak is None else measured.cpu_peak
-    cpu, lower, upper = (min(each, peak) for each in found)
-    return cpu, Bounds(lower=lower, upper=upper)
-
-
-def _kinds(measured: Measured) -> tuple[float, float] | None:
-    if measured.pods < LEAST_PODS_FOR_KINDS:
-        return None
-    return distribution.levels(CPU, measured.pod_means)
+    return max(1, math.ceil(value / CPU_UNIT - _SLACK)) / _CPU_UNITS
 
 
 def _flags(measured: Measured, kinds: tuple[float, float] | None) -> tuple[Flag, ...]:
-    found = {
-        Flag.ONE_POD: measured.pods <= 1,
-        Flag.ALL_FAILED: measured.failed_share >= FAILED_SHARE,
-        Flag.IMAGE_CHANGED: measured.has_new_image,
-        Flag.GROWING: _grows(measured),
-        Flag.TWO_KINDS: kinds is not None,
-        Flag.BRIEF: measured.measured_s < LEAST_MEASURED_S,
-    }
-    return tuple(flag for flag, is_set in found.items() if is_set)
+    found = (
+        (Flag.ONE_POD, measured.pods <= 1),
+        (Flag.ALL_FAILED, measured.failed_share >= FAILED_SHARE),
+        (Flag.IMAGE_CHANGED, measured.has_new_image),
+        (Flag.GROWING, _grows(measured)),
+        (Flag.TWO_KINDS, kinds is not None),
+        (Flag.BRIEF, measured.measured_s < LEAST_MEASURED_S),
+    )
+    return tuple([flag for flag, is_set in found if is_set])
 
 
 def _grows(measured: Measured) -> bool:
-    peak, before = measured.memory_peak, measured.memory_before
+    peak, before = measured.memory.peak, measured.memory_before
     return peak is not None and before is not None and peak > before * (1.0 + GROWTH)

@@ -21,6 +21,7 @@ _DAY_S = 86_400
 MIB = 2.0**20
 # Halvings of the price of an overrun.
 _PRICES = 60
+_NOTHING = distribution.Distribution("cpu", np.zeros(usage.BUCKETS))
 # Samples so far (s,) in cores or bytes and their interval in seconds -> request.
 Rule = Callable[[arrays.Array, int], float]
 
@@ -143,13 +144,12 @@ def krr_memory(seen: arrays.Array, interval_s: int) -> float:
 
 
 def _measured(seen: arrays.Array, dimension: str, interval_s: int) -> recommendation.Measured:
-    weights, empty = np.zeros(usage.BUCKETS), np.zeros(usage.BUCKETS)
+    weights = np.zeros(usage.BUCKETS)
     places = [distribution.bucket(dimension, amount) for amount in seen.tolist()]
     np.add.at(weights, places, interval_s * _ages_decay(seen.size, interval_s))
-    is_cpu, peak = dimension == "cpu", float(seen.max())
+    used = {dimension: distribution.Distribution(dimension, weights, peak=float(seen.max()))}
     return recommendation.Measured(
-        cpu=weights if is_cpu else empty, memory=empty if is_cpu else weights, pod_means=empty,
-        cpu_peak=peak if is_cpu else None, memory_peak=None if is_cpu else peak,
+        cpu=used.get("cpu", _NOTHING), memory=used.get("memory", _NOTHING), pod_means=_NOTHING,
         memory_before=None, pods=1, failed=0, failed_share=0.0, nodes=1, has_new_image=False,
         measured_s=float(seen.size * interval_s), age_s=float(seen.size * interval_s),
     )  # fmt: skip
