@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_aggregator import evidence, members, model
+from carico_aggregator import evidence, members, merges, model
 from carico_core.domain import errors, messages
-from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -312,3 +311,9 @@ def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     assert fused.cost["cpu"].mean == pytest.approx((first * 1.0 + second * 2.0) / (first + second))
     assert fused.cost["cpu"].sd == pytest.approx(math.sqrt(1 / (first + second)))
     assert not doubted
+
+
+def test_growth_of_older_agents_is_not_in_the_model() -> None:
+    said = messages.Estimate(mean=1.0, sd=0.1)
+    found, _ = evidence.fuse([{"job": messages.ClassEvidence(pods=3, cost={"cpu": said}, growth={"cpu": said})}])
+    assert found["job"] == messages.ClassEvidence(pods=3, cost=found["job"].cost)

@@ -395,11 +395,11 @@ def test_the_pods_that_run_are_those_of_live_nodes() -> None:
     known = known_of(report("a", pi=used(running=3)), report("b", pi=used(running=4)))
     assert known.running() == {PI: 7}
     # A report that leaves a class out changes nothing about it.
-    take(known, of_classes("a", {"other": used(running=1)}), now_s=1.0 + usages.RUNNING_S)
+    take(known, of_classes("a", {"other": used(running=1)}), now_s=1.0 + versions.RUNNING_S)
     assert known.running() == {PI: 7, "other": 1}
-    known.expire(now_ns=NOW_NS, now_s=1.0 + usages.RUNNING_S)
+    known.expire(now_ns=NOW_NS, now_s=1.0 + versions.RUNNING_S)
     assert known.running() == {"other": 1}
-    take(known, of_classes("a", {"other": used(running=0)}), now_s=1.0 + usages.RUNNING_S)
+    take(known, of_classes("a", {"other": used(running=0)}), now_s=1.0 + versions.RUNNING_S)
     assert known.running() == {"other": 0}
 
 

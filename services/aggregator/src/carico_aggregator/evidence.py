@@ -74,15 +74,14 @@ def _fuse_class(measured: _Measured, boasting: set[int]) -> tuple[messages.Class
     counted = found
     if boasting:
         counted = [each for each, place in zip(found, places, strict=True) if place not in boasting]
-    cost, cost_doubted = _fuse_dimensions([each.cost for each in found], places)
-    growth, growth_doubted = _fuse_dimensions([each.growth for each in found], places)
+    cost, doubted = _fuse_dimensions([each.cost for each in found], places)
     lives = [(each.pods, each.lifetime_s) for each in found if each.lifetime_s is not None]
     # Nodes on which few Pods have ended report none. One on which Pods fail must not speak for all.
     speak_for_most = 2 * sum([pods for pods, _ in lives]) >= sum([each.pods for each in found])
     lifetime = _fuse_lifetimes([each for _, each in lives]) if speak_for_most else None
     pods = min(sum([each.pods for each in counted]), int(fields.PODS_MAX))
-    fused = messages.ClassEvidence(pods=pods, cost=cost, growth=growth, lifetime_s=lifetime)
-    return fused, cost_doubted | growth_doubted
+    fused = messages.ClassEvidence(pods=pods, cost=cost, lifetime_s=lifetime)
+    return fused, doubted
 
 
 def _fuse_lifetimes(found: Sequence[messages.Estimate]) -> messages.Estimate | None:
@@ -113,8 +112,6 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
 def _fuse_dimensions(
     found: list[Mapping[str, messages.Estimate]], places: list[int]
 ) -> tuple[dict[str, messages.Estimate], set[int]]:
-    if not any(found):
-        return {}, set()
     # Nearly all nodes have the same dimensions, so they are counted by set.
     together = collections.Counter(map(tuple, found))
     counts: collections.Counter[str] = collections.Counter()

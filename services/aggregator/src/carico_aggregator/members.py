@@ -19,9 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from carico_aggregator import trust
+from carico_aggregator import merges, trust
 from carico_core.domain import errors, messages
-from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
 
 # Of memory for entries: 5,000 nodes that report 20 classes each take 150 MiB. With a key of all nodes' agents one can

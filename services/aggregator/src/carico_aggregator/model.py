@@ -3,9 +3,8 @@
 import dataclasses
 from typing import Protocol
 
-from carico_aggregator import evidence, members, trust
+from carico_aggregator import evidence, members, merges, trust
 from carico_core.domain import messages
-from carico_core.numerics import merge as merges
 from carico_core.wire import codec
 from carico_core.wire import messages as wire
 

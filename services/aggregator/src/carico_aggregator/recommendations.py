@@ -40,9 +40,8 @@ def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence],
         if size > ANSWER_BYTES:
             is_complete = False
             break
-        payload = orjson.dumps(
-            row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
-        )
+        facts = known.about(name, now_ns=now_ns)
+        payload = orjson.dumps(row(name, facts, rule, running=running.get(name, 0), evidence=evidence.get(name)))
         rows.append(orjson.Fragment(payload))
         # Before the next: an answer exceeds the bound by one row at most.
         size += len(payload)
@@ -50,11 +49,9 @@ def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence],
 
 
 def row(
-    known: usages.Usages, name: str, rule: recommendation.Rule, *,
-    running: int, evidence: messages.ClassEvidence | None, now_ns: int,
-) -> dict[str, Any]:  # fmt: skip
-    """Return what is recommended for a class, and why. Raises `KeyError` for an unknown class."""
-    facts = known.about(name, now_ns=now_ns)
+    name: str, facts: usages.About, rule: recommendation.Rule, *, running: int, evidence: messages.ClassEvidence | None
+) -> dict[str, Any]:
+    """Return what is recommended for a class, and why."""
     measured = facts.measured
     found = recommendation.recommend(measured, rule)
     template = facts.template or usage.Template(image="", containers=(), requests={})
@@ -107,11 +104,11 @@ def _one(
     """Return the row of a class with its distribution; none for an unknown class."""
     if name not in known.names():
         return []
-    found = row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
-    measured = known.measured(name, now_ns=now_ns)
+    facts = known.about(name, now_ns=now_ns)
+    found = row(name, facts, rule, running=running.get(name, 0), evidence=evidence.get(name))
     found["distribution"] = {
         dim: [(distribution.amount(dim, index), weight) for index, weight in distribution.buckets(each.weights).items()]
-        for dim, each in _by_dimension(measured)
+        for dim, each in _by_dimension(facts.measured)
     }
     return [found]
 

@@ -25,7 +25,6 @@ FORGET_S = 8 * 24 * 3600.0
 CLASSES_MOST = 1000
 # More are not waited for: on 5,000 nodes, Pods with classes of their own would fill the memory between two expirations.
 CLASSES_HELD_MOST = 2 * CLASSES_MOST
-RUNNING_S = versions.RUNNING_S
 # Classes of which a node reports Pods, each under a name of its choice; those reported longest ago are forgotten. More
 # than a node has Pods.
 NODE_CLASSES_MOST = 1024
@@ -162,7 +161,9 @@ class Usages:
         """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
         for node in self._nodes.values():
             node.running = {
-                name: each for name, each in node.running.items() if now_s - each.at_s < RUNNING_S and each.pods
+                name: each
+                for name, each in node.running.items()
+                if now_s - each.at_s < versions.RUNNING_S and each.pods
             }
             if now_s >= node.again_until_s:
                 node.again = {}

@@ -132,6 +132,7 @@ class ClassEvidence:
 
     pods: int
     cost: Mapping[str, Estimate]
+    # Of older agents; no model has it.
     growth: Mapping[str, Estimate] = dataclasses.field(default_factory=dict)
     lifetime_s: Estimate | None = None
 

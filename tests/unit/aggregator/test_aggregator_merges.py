@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics import merge, subspace
+from carico_aggregator import merges
+from carico_core.numerics import subspace
 
 Matrix = npt.NDArray[np.float64]
 
@@ -21,13 +22,13 @@ def grams(count: int, seed: int = 0) -> Matrix:
 
 def in_a_round(model: Matrix, matrices: Matrix, weights: Matrix) -> Matrix:
     """The model after a round of `round` whose entries have kept some of the model before it."""
-    return subspace.merge_gram(model, merge.mean(matrices, weights), weight_a=math.exp(-0.1))
+    return subspace.merge_gram(model, merges.mean(matrices, weights), weight_a=math.exp(-0.1))
 
 
 def in_sequence(model: Matrix, matrices: Matrix, _: Matrix) -> Matrix:
     """The model after every node has reported once."""
     for matrix in matrices:
-        model = merge.sequential(model, matrix, len(matrices))
+        model = merges.sequential(model, matrix, len(matrices))
     return model
 
 
@@ -36,34 +37,34 @@ WAYS: tuple[Callable[[Matrix, Matrix, Matrix], Matrix], ...] = (in_a_round, in_s
 
 def test_the_first_round_is_the_mean_weighted_by_cores() -> None:
     matrices = grams(3)
-    model = merge.mean(matrices, np.array([2.0, 4.0, 2.0]))
+    model = merges.mean(matrices, np.array([2.0, 4.0, 2.0]))
     np.testing.assert_allclose(model, 0.25 * matrices[0] + 0.5 * matrices[1] + 0.25 * matrices[2])
 
 
 @given(st.permutations(range(6)))
 def test_a_round_does_not_depend_on_the_order(order: list[int]) -> None:
     matrices, weights = grams(6), np.arange(1.0, 7.0)
-    expected = merge.mean(matrices, weights)
-    np.testing.assert_allclose(merge.mean(matrices[order], weights[order]), expected, atol=1e-15)
+    expected = merges.mean(matrices, weights)
+    np.testing.assert_allclose(merges.mean(matrices[order], weights[order]), expected, atol=1e-15)
 
 
 def test_a_round_of_the_same_entries_is_the_same_to_the_bit() -> None:
     matrices, weights = grams(1000), np.random.default_rng(2).random(1000)
-    first = merge.mean(matrices, weights)
-    second = merge.mean(matrices.copy(), weights.copy())
+    first = merges.mean(matrices, weights)
+    second = merges.mean(matrices.copy(), weights.copy())
     assert first.tobytes() == second.tobytes()
 
 
 def test_sequential_merges_by_n_minus_one_to_one() -> None:
     old, new = grams(2)
-    np.testing.assert_allclose(merge.sequential(old, new, 4), 0.75 * old + 0.25 * new)
+    np.testing.assert_allclose(merges.sequential(old, new, 4), 0.75 * old + 0.25 * new)
 
 
 @pytest.mark.parametrize("nodes", [2, 19, 1000])
 def test_one_sequential_round_keeps_the_known_share_of_the_old_model(nodes: int) -> None:
     model = np.eye(2)
     for _ in range(nodes):
-        model = merge.sequential(model, np.zeros((2, 2)), nodes)
+        model = merges.sequential(model, np.zeros((2, 2)), nodes)
     # (1 - 1/N)^N, which tends to 1/e: whatever N, one round forgets most of the model.
     assert model[0, 0] == pytest.approx((1 - 1 / nodes) ** nodes)
 
@@ -74,7 +75,7 @@ def test_the_last_of_a_sequential_round_counts_e_times_the_first() -> None:
     for marked in (0, nodes - 1):
         model = zero
         for index in range(nodes):
-            model = merge.sequential(model, np.eye(2) if index == marked else zero, nodes)
+            model = merges.sequential(model, np.eye(2) if index == marked else zero, nodes)
         shares.append(model[0, 0])
     assert shares[1] / shares[0] == pytest.approx((1 - 1 / nodes) ** (1 - nodes))
 
@@ -120,15 +121,15 @@ def test_both_modes_leave_their_input_alone(way: Callable[[Matrix, Matrix, Matri
 
 def test_the_first_arrival_is_copied() -> None:
     first = grams(1)[0]
-    model = merge.sequential(None, first, 3)
+    model = merges.sequential(None, first, 3)
     first[:] = 9.0
     assert (model < 9.0).all()
 
 
 def test_bad_weights_and_counts_are_refused() -> None:
     with pytest.raises(ValueError, match="positive sum"):
-        merge.mean(grams(2), np.zeros(2))
+        merges.mean(grams(2), np.zeros(2))
     with pytest.raises(ValueError, match="shape"):
-        merge.mean(grams(2), np.ones(3))
+        merges.mean(grams(2), np.ones(3))
     with pytest.raises(ValueError, match="live_nodes"):
-        merge.sequential(None, np.eye(2), 0)
+        merges.sequential(None, np.eye(2), 0)

@@ -15,11 +15,11 @@ def mean(grams: arrays.Array, weights: arrays.Array) -> arrays.Array:
 
     It sums in the given order and without BLAS, so replicas with the same entries agree to the bit.
     """
-    matrices = arrays.square(grams, name="merge.mean grams")
-    shares = arrays.vector(weights, name="merge.mean weights", size=matrices.shape[0])
+    matrices = arrays.square(grams, name="merges.mean grams")
+    shares = arrays.vector(weights, name="merges.mean weights", size=matrices.shape[0])
     total = float(shares.sum())
     if matrices.ndim != 3 or (shares < 0).any() or not 0 < total < math.inf:
-        raise ValueError("merge.mean: expected grams (n, d, d), and weights >= 0 with a positive sum")
+        raise ValueError("merges.mean: expected grams (n, d, d), and weights >= 0 with a positive sum")
     # mean_n(G_n), weighted by live cores
     found: arrays.Array = (matrices * (shares / total)[:, None, None]).sum(axis=0)
     return found
@@ -32,7 +32,7 @@ def sequential(model: arrays.Array | None, gram: arrays.Array, live_nodes: int) 
     much as the first, and one round forgets 63 % of the model.
     """
     if live_nodes < 1:
-        raise ValueError(f"merge.sequential: expected live_nodes >= 1, got {live_nodes}")
+        raise ValueError(f"merges.sequential: expected live_nodes >= 1, got {live_nodes}")
     if model is None:
         return np.array(gram, dtype=np.float64)
     # G <- (N - 1)/N G + 1/N G_n
