@@ -75,6 +75,17 @@ def test_agents_without_a_scheduler_get_what_they_need_from_the_overlay_of_the_d
     assert chosen.items() <= agent["metadata"]["labels"].items()
 
 
+def test_policies_of_the_cluster_have_no_namespace_whatever_components_come_next(tmp_path: pathlib.Path) -> None:
+    # The API server drops it, so that `kubectl diff` would always show it.
+    k8s = os.path.relpath(K8S, tmp_path)
+    components = [f"{k8s}/components/{name}" for name in ("recommender", "callout", "rescheduler", "web", "monitoring")]
+    overlay = {"resources": [f"{k8s}/overlays/small"], "components": components}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    found = objects(kubernetes.kubectl("kustomize", str(tmp_path)))
+    policies = [each["metadata"] for each in found if each["kind"].startswith("ValidatingAdmissionPolicy")]
+    assert ["namespace" in each for each in policies] == [False, False]
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_no_pod_has_a_privilege(rendered: Mapping[str, str], overlay: str) -> None:
     for name, spec in workloads(rendered[overlay]):
