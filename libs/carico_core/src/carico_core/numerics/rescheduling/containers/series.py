@@ -262,19 +262,20 @@ class _Table:
 
     def _fill(self, entries: model.Ints | None = None) -> None:
         """Calculate the gains of these entries of the flattened table; None: of all, row by row."""
+        # Of all, what depends on the container alone is a column, calculated once for its row.
         chosen: Any = ... if entries is None else np.divmod(entries, self.gains.shape[1])
-        rows = np.arange(len(self.units))[:, None] if entries is None else chosen[0]
-        server = self.columns[chosen]
-        at, need, home, price = self.placed[self.units[rows]], self._need[rows], self._home[rows], self._price[rows]
-        spare = self._spare[server]
+        rows: Any = (slice(None), None) if entries is None else chosen[0]
+        server, at = self.columns[chosen], self.placed[self.units][rows]
+        need, home, price = self._need[rows], self._home[rows], self._price[rows]
         over = np.maximum(-self._spare, 0.0)
         stays = self._talks.own[rows] - (over[at] - np.maximum(-self._spare[at] - need, 0.0)) + price * (home == at)
-        goes = self._talks.weight[chosen] - (np.maximum(need - spare, 0.0) - over[server])
+        goes = self._talks.weight[chosen] - (np.maximum(need - self._spare[server], 0.0) - over[server])
         goes += price * (home == server) - stays
         fits = self._problem.allowed[self.units[rows], server] & (at != server) & (server != _NONE)
-        fits &= ~self._locked[rows] & (self._places[server] >= 1.0)
+        fits &= ~self._locked[rows] & (self._places >= 1.0)[server]
         fits &= self._apart.weight[chosen] < 0.5
-        fits &= (self._request[rows] <= self._free[server]).all(axis=-1)
+        for request, free in zip(self._request.T, self._free.T, strict=True):
+            fits &= request[rows] <= free[server]
         self.gains[chosen] = np.where(fits, goes, -np.inf)
 
 
