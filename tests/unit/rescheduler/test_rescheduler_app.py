@@ -80,7 +80,7 @@ def test_where_plans_reach_half_of_what_they_predict_the_next_must_predict_twice
             data = {"effects": orjson.dumps(reach).decode()}
             body = {"metadata": {"namespace": "kube-system", "name": "carico-rescheduler"}, "data": data}
             made.cluster.api.objects.create("configmaps", body, "test")
-            rescheduler = made.start("a")
+            rescheduler = made.start("a", "--every-s", "60")
             await asyncio.sleep(60.0)
             assert rescheduler.planner.rule().least_tasks == 2.0
             assert "less than 200 kB/s and 2.00 tasks" in rescheduler.rounds.rests and made.on("node-a") == 9
