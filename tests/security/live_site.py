@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import pathlib
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from tests.contract.kubernetes import control_planes
 from tests.security import bus_site, process, raw_client
-from tests.tools import advertised, waiting
+from tests.tools import advertised, service_process, waiting
 
 ATTACKER = bus_site.ATTACKER
 HONEST = (bus_site.VICTIM, bus_site.QUIET)
@@ -60,15 +59,8 @@ class LiveSite:
         settings = self.bus.settings(role)
         shown = {"nkey": settings.nkey, "token-file": settings.token_file, "tls-ca": settings.tls_ca}
         bus = [f"--bus-{flag}={value}" for flag, value in shown.items() if value]
-        argv = [sys.executable, "-m", name, "--bus-url", settings.url, *bus, "--http-port", "-1"]
-        with self._log(name).open("ab") as out:
-            self.processes[name] = subprocess.Popen([*argv, *flags], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-
-    def end(self) -> None:
-        """End the services."""
-        for each in self.processes.values():
-            each.kill()
-            each.wait()
+        own = ("--bus-url", settings.url, *bus, "--http-port", "-1")
+        self.processes[name] = service_process.start(self._log(name), name, *own, *flags)
 
     def create_nodes(self) -> None:
         """Create the honest nodes and the attackers', all ready."""
@@ -176,7 +168,7 @@ def running(root: pathlib.Path, *, kind: str = bus_site.KIND_STATIC) -> Iterator
         finally:
             ended.set()
             agents.join()
-            site.end()
+            service_process.end(*site.processes.values())
 
 
 @contextlib.contextmanager

@@ -5,12 +5,11 @@ import contextlib
 import pathlib
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 
 from carico_local.cluster import free_ports
 from tests.chaos.claims import model
-from tests.tools import tcp_proxy
+from tests.tools import service_process, tcp_proxy
 from tests.tools.sites import nats_site
 
 # As in the tests of a few schedulers: what they wait for is a Lease of 6 s.
@@ -40,10 +39,9 @@ class Member:
         """Start a new process; a name of its own in the Lease, as by default."""
         self._starts += 1
         urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in self.wires)
-        command = [sys.executable, "-m", "carico_scheduler", "--bus-url", urls, "--kubeconfig", str(self._kubeconfig)]
-        command += ["--bus-copies", str(len(self.wires)), "--leader-identity", f"{self.name}.{self._starts}", *FLAGS]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        flags = ["--bus-url", urls, "--kubeconfig", str(self._kubeconfig), "--bus-copies", str(len(self.wires))]
+        flags += ["--leader-identity", f"{self.name}.{self._starts}", *FLAGS]
+        self._process = service_process.start(self.log, "carico_scheduler", *flags)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if the process runs."""

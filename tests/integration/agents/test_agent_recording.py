@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from carico_cli.recordings import engine, reading
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 
 WAIT_S = 60.0
 # The block in which an agent keeps what it has not written yet, and what its start takes.
@@ -19,24 +19,10 @@ STEPS_MIN = SAMPLES_MIN // 10
 
 
 def agent(folder: pathlib.Path, name: str, *more: str) -> "subprocess.Popen[bytes]":
-    flags = ("--node", name, "--record", str(folder / f"{name}.rec"), "--pod-events", "none")
-    with (folder / f"{name}.log").open("wb") as out:
-        return subprocess.Popen(
-            # No bus there: an agent records all the same.
-            [
-                sys.executable,
-                "-m",
-                "carico_agent",
-                *flags,
-                "--bus-url",
-                "nats://127.0.0.1:9",
-                "--http-port",
-                "-1",
-                *more,
-            ],
-            stdout=out,
-            stderr=out,
-        )
+    own = ("--node", name, "--record", str(folder / f"{name}.rec"), "--pod-events", "none")
+    # No bus there: an agent records all the same.
+    bus = ("--bus-url", "nats://127.0.0.1:9", "--http-port", "-1")
+    return service_process.start(folder / f"{name}.log", "carico_agent", *own, *bus, *more)
 
 
 def wait_for_blocks(process: "subprocess.Popen[bytes]", path: pathlib.Path) -> None:
@@ -59,9 +45,7 @@ def test_a_killed_agent_leaves_a_readable_file_and_a_stopped_one_a_whole_one(tmp
         assert stopped.wait(WAIT_S) == 0
         assert killed.wait(WAIT_S) == -signal.SIGKILL
     finally:
-        for process in (killed, stopped):
-            process.kill()
-            process.wait()
+        service_process.end(killed, stopped)
     cut, whole = reading.read(tmp_path / "killed.rec"), reading.read(tmp_path / "stopped.rec")
     assert not cut.recording.ended
     assert any("its writer was killed" in note for note in cut.notes)

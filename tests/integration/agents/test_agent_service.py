@@ -10,7 +10,6 @@ import socket
 import statistics
 import struct
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -27,7 +26,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.sites import nats_site
 
 # An interpreter starts, on a machine that may do much besides.
@@ -50,12 +49,7 @@ class Process:
     def __init__(self, folder: pathlib.Path, *flags: str) -> None:
         folder.mkdir(exist_ok=True)
         self.log = folder / "agent.log"
-        with self.log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "carico_agent", "--node", "node-1", *flags],
-                stderr=out,
-                stdout=out,
-            )
+        self.process = service_process.start(self.log, "carico_agent", "--node", "node-1", *flags)
 
     def text(self) -> str:
         return self.log.read_text()
@@ -85,8 +79,7 @@ class Process:
         try:
             return self.process.wait(timeout=WAIT_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            service_process.end(self.process)
             raise
 
 

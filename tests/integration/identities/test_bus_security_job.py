@@ -4,7 +4,6 @@ import asyncio
 import json
 import pathlib
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from carico_core.domain import decision
 from carico_core.wire import roles, subjects
 from carico_core.wire.messages import decision as wire
 from tests.contract.kubernetes import control_planes
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.sites import security_site
 
 AGENTS, PODS = 3, 10
@@ -33,12 +32,8 @@ class Services:
         name = f"{module}-{node or role.value}"
         token = self._site.root / f"{name}.token"
         token.write_text(self._site.tokens.token(security_site.ACCOUNTS[role], node=node))
-        argv = [
-            sys.executable, "-m", module, "--bus-url", self._site.url, "--bus-tls-ca", str(self._site.ca),
-            "--bus-token-file", str(token), "--http-port", "-1", *flags,
-        ]  # fmt: skip
-        with self.log(name).open("wb") as out:
-            self._processes[name] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        own = ("--bus-url", self._site.url, "--bus-tls-ca", str(self._site.ca), "--bus-token-file", str(token))
+        self._processes[name] = service_process.start(self.log(name), module, *own, "--http-port", "-1", *flags)
 
     def run(self, name: str, *argv: str) -> int:
         """The process id of something else."""
@@ -55,10 +50,7 @@ class Services:
 
     def end(self) -> None:
         """Ends all."""
-        for process in self._processes.values():
-            process.kill()
-        for process in self._processes.values():
-            process.wait()
+        service_process.end(*self._processes.values())
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -18,7 +17,7 @@ from typing import Any
 from carico_local.api import access
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node.runtime import records
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = "node-1"
@@ -58,8 +57,7 @@ class NodeSite:
         port_file = self.root / "port"
         port_file.unlink(missing_ok=True)
         flags = ["--data", str(self.root / "api"), "--port-file", str(port_file), "--port", str(self.port)]
-        with (self.root / "api.log").open("ab") as log:
-            self.api = subprocess.Popen([sys.executable, "-m", "carico_local.api", *flags], stdout=log, stderr=log)
+        self.api = service_process.start(self.root / "api.log", "carico_local.api", *flags)
         self.until(port_file.exists, "the API's port")
         self.port = int(port_file.read_text())
         self.token = access.obtain_token(self.root / "api" / "token")
@@ -74,8 +72,7 @@ class NodeSite:
             "--name", NODE, "--cluster", self.cluster, "--kubeconfig", str(self.root / "kubeconfig"),
             "--root", str(self.root / "node"), "--ready-file", str(ready), *self.flags,
         ]  # fmt: skip
-        with (self.root / "node.log").open("ab") as log:
-            self.node = subprocess.Popen([sys.executable, "-m", "carico_local.node", *flags], stdout=log, stderr=log)
+        self.node = service_process.start(self.root / "node.log", "carico_local.node", *flags)
         self.until(lambda: ready.exists() or self.node is None or self.node.poll() is not None, "the node")
         assert ready.exists(), (self.root / "node.log").read_text()
         found: dict[str, Any] = json.loads(ready.read_text())

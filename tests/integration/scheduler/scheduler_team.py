@@ -4,8 +4,6 @@ import asyncio
 import collections
 import contextlib
 import pathlib
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -13,7 +11,7 @@ import aiohttp
 from carico_core.runtime.kube import api_actions
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_local.cluster import free_ports
-from tests.tools import tcp_proxy, waiting
+from tests.tools import service_process, tcp_proxy, waiting
 from tests.tools.api import api_proxy
 from tests.tools.sites import scheduler_site
 
@@ -32,15 +30,8 @@ class Member:
         site.write_kubeconfig(kubeconfig, proxy.url)
         bus_url = f"nats://127.0.0.1:{wire.port}"
         options = ["--bus-url", bus_url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
-        command = [sys.executable, "-m", "carico_scheduler", *options, "--leader-identity", name, *flags]
-        with (site.root / f"{name}.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def end(self) -> None:
-        """Ends the process, asleep or not."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        options += ["--leader-identity", name, *flags]
+        self.process = service_process.start(site.root / f"{name}.log", "carico_scheduler", *options)
 
     async def get(self, path: str) -> str:
         """What the health server answers; empty where it does not."""
@@ -111,7 +102,7 @@ async def team(root: pathlib.Path, names: str, flags: list[str], *, room: float 
             proxy = await stack.enter_async_context(way.running())
             wire = await stack.enter_async_context(tcp_proxy.Proxy(site.nats.port).running())
             members.append(Member(site, name, proxy=proxy, wire=wire, flags=flags))
-            stack.callback(members[-1].end)
+            stack.callback(service_process.end, members[-1].process)
         made = Team(site, members)
         await made.all_warm()
         yield made

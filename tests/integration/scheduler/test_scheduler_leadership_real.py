@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 from carico_core.runtime.kube import api_actions
@@ -15,7 +14,7 @@ from carico_local.cluster import free_ports
 from carico_local.control_plane import commands, standalone
 from carico_scheduler.intake import handover
 from tests.integration import extender_site
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.api import audit_log
 
 PODS = 60
@@ -34,8 +33,7 @@ def start(site: extender_site.Site, name: str) -> "subprocess.Popen[bytes]":
         "--bus-url", site.nats.url, "--kubeconfig", str(site.plane.kubeconfig), "--http-port",
         str(free_ports.choose_one()), "--leader-identity", name, "--leader-namespace", site.namespace, *FLAGS,
     ]  # fmt: skip
-    with (site.root / f"{name}.log").open("ab") as log:
-        return subprocess.Popen([sys.executable, "-m", "carico_scheduler", *options], stdout=log, stderr=log)
+    return service_process.start(site.root / f"{name}.log", "carico_scheduler", *options)
 
 
 async def holder(site: extender_site.Site, but: str = "") -> str:
@@ -56,9 +54,7 @@ async def test_a_leader_killed_midway(real_control_plane: standalone.Standalone,
         for index in range(3):
             await site.create_node(f"leadership-{index}", 12.0)
         members = {name: start(site, name) for name in "ab"}
-        for each in members.values():
-            stack.callback(each.wait)
-            stack.callback(each.kill)
+        stack.callback(service_process.end, *members.values())
         old = await holder(site)
         await site.create_pods(PODS, schedulerName="carico")
         await site.until_bound(12)
@@ -93,8 +89,7 @@ async def test_a_scheduler_goes_by_what_there_is_after_etcd_was_restored_to_an_o
         # No node accounts for any Pod: it has room for eight in all.
         await site.create_node("restored-0", 8.0)
         scheduler = start(site, "a")
-        stack.callback(scheduler.wait)
-        stack.callback(scheduler.kill)
+        stack.callback(service_process.end, scheduler)
         await site.create_pods(2, "kept", schedulerName="carico")
         await site.until_bound(2)
         backup = copy_store(real_control_plane, tmp_path / "backup")

@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import pathlib
 import subprocess
-import sys
 from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_local.control_plane import standalone
 from tests.integration import extender_site
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 
 NODE = "preemption-0"
 FINALIZER = "carico.dev/test"
@@ -25,8 +24,7 @@ def start(site: extender_site.Site, *flags: str) -> "subprocess.Popen[bytes]":
         "--bus-url", site.nats.url, "--kubeconfig", str(site.plane.kubeconfig), "--http-port", "-1",
         "--no-leader-election", "--event-after-s", "0.2", *flags,
     ]  # fmt: skip
-    with (site.root / "scheduler.log").open("ab") as log:
-        return subprocess.Popen([sys.executable, "-m", "carico_scheduler", *options], stdout=log, stderr=log)
+    return service_process.start(site.root / "scheduler.log", "carico_scheduler", *options)
 
 
 def pod(name: str, kind: str, **metadata: Any) -> dict[str, Any]:
@@ -63,8 +61,7 @@ async def test_a_victim_that_no_budget_guards_gives_way(
         )
         await site.create_node(NODE, 2.2)
         scheduler = start(site)
-        stack.callback(scheduler.wait)
-        stack.callback(scheduler.kill)
+        stack.callback(service_process.end, scheduler)
         # The free one is the older, so that without the budget the other would go.
         await site.client.request("POST", site.pods_path, body=pod("free", "low", finalizers=[FINALIZER]))
         await site.until_bound(1)
@@ -108,8 +105,7 @@ async def test_opportunistic_pods_leave_a_node_that_fills(
         site.headroom_cores[NODE] = 4.0
         await site.create_node(NODE, 4.0)
         scheduler = start(site, "--opportunistic", "preemption-low")
-        stack.callback(scheduler.wait)
-        stack.callback(scheduler.kill)
+        stack.callback(service_process.end, scheduler)
         for count, (name, kind) in enumerate((("own", "high"), ("old", "low"), ("young", "low")), 1):
             made = pod(name, kind, finalizers=[FINALIZER])
             made["spec"]["nodeSelector"] = {"site": site.namespace}

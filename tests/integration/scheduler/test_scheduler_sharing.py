@@ -14,7 +14,7 @@ import nats
 from carico_core.wire import streams, subjects
 from carico_local.cluster import free_ports
 from tests.integration.scheduler import scheduler_team
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.sites import scheduler_site
 
 PODS = 300
@@ -149,4 +149,4 @@ async def test_an_extender_that_shares_the_work_claims_what_it_binds(tmp_path: p
             assert "carico_scheduler_members 2.0" in text
             assert (await made.leader()).name in made.members
         finally:
-            extender.end()
+            service_process.end(extender.process)

@@ -17,7 +17,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import streams, subjects
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.sites import nats_site
 from tests.unit.aggregator import reports
 
@@ -49,11 +49,9 @@ class Rig:
         await self.bus.subscribe(subjects.MODEL, self._on_model)
 
     def start(self, name: str, *flags: str) -> None:
-        bus = ("--bus-url", self.server.url, "--bus-lease-s", f"{self._lease_s:g}")
-        with (self._directory / f"{name}.log").open("ab") as log:
-            self.replicas[name] = subprocess.Popen(
-                [sys.executable, "-m", "carico_aggregator", *bus, "--replica", name, *flags], stdout=log, stderr=log
-            )
+        own = ("--bus-url", self.server.url, "--bus-lease-s", f"{self._lease_s:g}", "--replica", name)
+        log = self._directory / f"{name}.log"
+        self.replicas[name] = service_process.start(log, "carico_aggregator", *own, *flags)
 
     async def report(self, nodes: range = range(NODES)) -> None:
         self.seq += 1

@@ -7,9 +7,6 @@ cores advertises room for eight Pods by measurement. The learnt request, 581m, l
 import asyncio
 import contextlib
 import pathlib
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -24,7 +21,7 @@ from carico_local.cluster import processes
 from carico_local.control_plane import standalone
 from carico_local.played_nodes import agents, nodes, service
 from tests.integration.services import fake_cluster_autoscaler
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.sites import recommender_site
 
 CLOCK = clocks.SystemClock()
@@ -39,17 +36,13 @@ def scheduler(folder: pathlib.Path, url: str, kubeconfig: pathlib.Path) -> Itera
     """CARICO's scheduler as a process."""
     flags = ["--bus-url", url, "--kubeconfig", str(kubeconfig), "--http-port", "-1", "--no-leader-election"]
     flags += ["--event-after-s", "0.2"]
-    with (folder / "scheduler.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "carico_scheduler", *flags], stdout=log, stderr=log,
-            preexec_fn=processes.end_with_parent(signal.SIGKILL),
-        )  # fmt: skip
+    log = folder / "scheduler.log"
+    process = service_process.start(log, "carico_scheduler", *flags)
     try:
         yield
-        assert process.poll() is None, processes.last_lines(folder / "scheduler.log", 5)
+        assert process.poll() is None, processes.last_lines(log, 5)
     finally:
-        process.kill()
-        process.wait()
+        service_process.end(process)
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,6 @@ import json
 import pathlib
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,10 +18,9 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
-from carico_local.cluster import processes
 from carico_local.control_plane import standalone
 from tests.integration import extender_site
-from tests.tools import kubernetes, waiting
+from tests.tools import kubernetes, service_process, waiting
 
 ROOT = pathlib.Path(__file__).parents[3]
 NAMESPACE = ROOT / "deploy/k8s/base/namespace.yaml"
@@ -47,12 +45,9 @@ class Site:
         self._boot = clocks.boot_id(CLOCK)
 
     def start(self, module: str, *flags: str) -> "subprocess.Popen[bytes]":
-        """A service, which dies with the test."""
-        argv = [sys.executable, "-m", module, "--bus-url", self.site.nats.url, "--http-port", "-1", *flags]
-        with (self.site.root / f"{module}.log").open("ab") as log:
-            return subprocess.Popen(
-                argv, stdout=log, stderr=log, cwd=self.site.root, preexec_fn=processes.end_with_parent(signal.SIGKILL)
-            )
+        """A service on the site's bus."""
+        own = ("--bus-url", self.site.nats.url, "--http-port", "-1")
+        return service_process.start(self.site.root / f"{module}.log", module, *own, *flags)
 
     def start_rescheduler(self) -> "subprocess.Popen[bytes]":
         """A rescheduler with the rights of its component, which moves on request."""
@@ -177,8 +172,7 @@ async def running(plane: standalone.Standalone, root: pathlib.Path) -> AsyncIter
         for node, capacity in zip(NODES, (8.0, 0.0), strict=True):
             await site.create_node(node, capacity)
         scheduler = made.start("carico_scheduler", "--kubeconfig", str(plane.kubeconfig), "--no-leader-election")
-        stack.callback(scheduler.wait)
-        stack.callback(scheduler.kill)
+        stack.callback(service_process.end, scheduler)
         app = {"app": "web"}
         spec = {
             "schedulerName": "carico", "nodeSelector": {"site": site.namespace}, "terminationGracePeriodSeconds": 1,
@@ -209,21 +203,20 @@ async def test_a_move_survives_its_process_and_loses_no_replica(
 ) -> None:
     async with running(real_control_plane, tmp_path) as made, contextlib.AsyncExitStack() as stack:
         first = made.start_rescheduler()
-        stack.callback(first.kill)
+        stack.callback(service_process.end, first)
         # Nine tasks on four cores.
         plan = await made.until_planned()
         (move,) = plan["moves"]
         assert (move["from"], move["to"]) == NODES
         made.gets_ready = False
         surge = await made.until_begun()
-        first.kill()
-        first.wait()
+        service_process.end(first)
         made.gets_ready = True
         # The ReplicaSet has not adopted the new Pod, which is ready: no controller, and one owner.
         (owner,) = surge["metadata"]["ownerReferences"]
         assert not owner["controller"] and surge["spec"]["nodeName"] == NODES[1]
         second = made.start_rescheduler()
-        stack.callback(second.kill)
+        stack.callback(service_process.end, second)
         await made.until_at_rest([2, 1])
         (moved,) = [pod for pod in await made.site.pods() if pod["spec"]["nodeName"] == NODES[1]]
         assert moved["metadata"]["uid"] == surge["metadata"]["uid"]

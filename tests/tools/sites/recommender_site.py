@@ -4,7 +4,6 @@ import contextlib
 import json
 import pathlib
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import free_ports
-from tests.tools import kubernetes, waiting
+from tests.tools import kubernetes, service_process, waiting
 from tests.tools.sites import nats_site, security_site
 from tests.unit.aggregator import test_aggregator_usage as usages
 
@@ -110,16 +109,14 @@ def recommender(
     """One replica as a process."""
     flags = ["--bus-url", url, "--kubeconfig", str(kubeconfig), "--leader-namespace", "carico", "--interval-s", "1"]
     flags += more
-    with (folder / "recommender.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "carico_recommender", *flags], stdout=log, stderr=log)
+    log = folder / "recommender.log"
+    process = service_process.start(log, "carico_recommender", *flags)
     try:
         yield process
         process.terminate()
-        assert process.wait(waiting.WAIT_S) == 0, (folder / "recommender.log").read_text()
+        assert process.wait(waiting.WAIT_S) == 0, log.read_text()
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        service_process.end(process)
 
 
 def vpa(name: str, *policies: dict[str, Any], recommender: str = "carico", target: str = "web") -> dict[str, Any]:

@@ -6,7 +6,6 @@ import contextlib
 import pathlib
 import random
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,7 +20,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.api import access
 from carico_local.cluster import free_ports
-from tests.tools import advertised, waiting
+from tests.tools import advertised, service_process, waiting
 from tests.tools.sites import nats_site
 
 NODES = ("node-1", "node-2", "node-3")
@@ -63,9 +62,7 @@ class Site:
     def start_api(self) -> None:
         """Starts the embedded API on its port and data."""
         flags = ["--data", str(self.root / "api"), "--port", str(self.api_port), "--node-grace-s", "3600"]
-        command = [sys.executable, "-m", "carico_local.api", *flags]
-        with (self.root / "api.log").open("ab") as log:
-            self._api = subprocess.Popen(command, stdout=log, stderr=log)
+        self._api = service_process.start(self.root / "api.log", "carico_local.api", *flags)
 
     @property
     def token(self) -> str:
@@ -79,23 +76,19 @@ class Site:
     def kill_api(self) -> None:
         """kill -9."""
         assert self._api is not None
-        self._api.kill()
-        self._api.wait()
+        service_process.end(self._api)
         self._api = None
 
     def start_scheduler(self, *flags: str, bus_url: str | None = None, kubeconfig: pathlib.Path | None = None) -> None:
         """Starts a scheduler, which may come to bus and API by another way than the test."""
         options = ["--bus-url", bus_url or self.nats.url, "--kubeconfig", str(kubeconfig or self.kubeconfig)]
-        command = [sys.executable, "-m", "carico_scheduler", *options, "--http-port", "-1"]
-        command += ["--no-leader-election", *flags]
-        with (self.root / "scheduler.log").open("ab") as log:
-            self._scheduler = subprocess.Popen(command, stdout=log, stderr=log)
+        options += ["--http-port", "-1", "--no-leader-election", *flags]
+        self._scheduler = service_process.start(self.root / "scheduler.log", "carico_scheduler", *options)
 
     def kill_scheduler(self) -> None:
         """kill -9."""
         assert self._scheduler is not None
-        self._scheduler.kill()
-        self._scheduler.wait()
+        service_process.end(self._scheduler)
         self._scheduler = None
 
     def stop_scheduler(self) -> int:
@@ -115,10 +108,7 @@ class Site:
 
     def end_all(self) -> None:
         """Ends every process."""
-        for process in (self._scheduler, self._api):
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
+        service_process.end(*filter(None, (self._scheduler, self._api)))
         self.nats.kill()
 
     async def create_nodes(self) -> None:

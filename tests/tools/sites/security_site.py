@@ -5,7 +5,6 @@ import contextlib
 import pathlib
 import shutil
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from carico_core.runtime.bus.security import nkeys, tls, token_expiry
 from carico_core.runtime.process import clock
 from carico_core.wire import roles
 from carico_local.cluster import free_ports
-from tests.tools import waiting
+from tests.tools import service_process, waiting
 from tests.tools.api import fake_token_api, real_tokens
 from tests.tools.sites import nats_site
 
@@ -59,13 +58,12 @@ class Auth:
     def __init__(self, log: pathlib.Path, *flags: str) -> None:
         self.port = free_ports.choose_one()
         self.log = log
-        self._argv = [sys.executable, "-m", "carico_auth", "--http-port", str(self.port), *flags]
+        self._flags = ("--http-port", str(self.port), *flags)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts it, and waits until it is ready to answer."""
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self._process = service_process.start(self.log, "carico_auth", *self._flags)
         deadline_s = time.monotonic() + 2 * WAIT_S
         while not self.is_ready():
             assert self._process.poll() is None, self.log.read_text()
@@ -75,8 +73,7 @@ class Auth:
     def kill(self) -> None:
         """Ends it at once."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            service_process.end(self._process)
             self._process = None
 
     def stop(self) -> int:
