@@ -29,8 +29,6 @@ hypothesis.settings.register_profile("carico", WITHOUT_TIME, derandomize=True)
 hypothesis.settings.load_profile("carico")
 
 REAL = "real_control_plane"
-# Its memory is let grow to five times what is in use: a tenth less CPU time.
-PLANE_ENVIRON = {"GOGC": "400"}
 # kube-scheduler would place the tests' Pods.
 PARTS = tuple(part for part in standalone.ALL if part != commands.SCHEDULER)
 
@@ -61,7 +59,7 @@ def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sta
     """A running real control plane with kwok, which starts in about 4 s."""
     found = kubernetes.control_plane_programs()
     plane = standalone.Standalone(
-        tmp_path_factory.mktemp("real"), environ={**settings.environment(), **PLANE_ENVIRON},
+        tmp_path_factory.mktemp("real"), environ={**settings.environment(), **kubernetes.LASTING},
         clock=clocks.SystemClock(), found=found, parts=PARTS, name="tests",
     ).start()  # fmt: skip
     yield plane

@@ -38,12 +38,13 @@ CLUSTERS, MANY_CLUSTERS = 12, 150
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oracles.Oracle]:
     """kube-scheduler on a control plane of its own: that of other tests has Pods of theirs."""
     found = programs.programs(commands.ETCD, commands.API, commands.SCHEDULER)
+    environ = {**settings.environment(), **programs.LASTING}
     plane = standalone.Standalone(
-        tmp_path_factory.mktemp("oracle"), environ=settings.environment(), clock=clocks.SystemClock(), found=found,
+        tmp_path_factory.mktemp("oracle"), environ=environ, clock=clocks.SystemClock(), found=found,
         parts=(commands.ETCD, commands.API), name="oracle",
     ).start()  # fmt: skip
     try:
-        made = oracles.Oracle(plane, found[commands.SCHEDULER].path, settings.environment())
+        made = oracles.Oracle(plane, found[commands.SCHEDULER].path, environ)
         yield made
         made.close()
     finally:
