@@ -48,7 +48,7 @@ async def test_bus_and_api_frozen_for_longer_than_a_lease(tmp_path: pathlib.Path
 
         async with asyncio.timeout(180):
             while await succeeded() < PODS:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(carico_command.LOOK_EVERY_S)
         after = state.read(paths)
         assert after is not None
         assert {service.name: service.process.pid for service in after.services if service.process} == pids

@@ -19,8 +19,6 @@ from carico_local.cluster import state
 from tests.e2e import carico_command
 from tests.tools import carico_cli, waiting
 
-PAIR = ("e2e-a", "e2e-b")
-
 
 @pytest.fixture
 def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
@@ -28,22 +26,23 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[carico_command.Shell]:
-    """Two clusters side by side: the first is of the first test alone, the second of those that name it."""
-    shell = carico_command.Shell(tmp_path_factory.mktemp("pair"))
-    first, second = PAIR
-    async with (
-        carico_command.cluster(shell, first, "--nodes", "2", "--aggregators", "2", "--schedulers", "2"),
-        carico_command.cluster(shell, second, "--nodes", "2"),
-    ):
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[carico_command.Shell]:
+    """The cluster e2e-b, which is of all tests that name it."""
+    shell = carico_command.Shell(tmp_path_factory.mktemp("kept"))
+    async with carico_command.cluster(shell, "e2e-b", "--nodes", "2"):
         yield shell
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(pair: carico_command.Shell) -> None:
-    shell = pair
+async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(kept: carico_command.Shell) -> None:
+    flags = ("--nodes", "2", "--aggregators", "2", "--schedulers", "2")
+    async with carico_command.cluster(kept, "e2e-a", *flags):
+        await _use_two(kept)
+
+
+async def _use_two(shell: carico_command.Shell) -> None:
     environments = {}
-    for name in PAIR:
+    for name in ("e2e-a", "e2e-b"):
         code, out, err = await shell.run("env", "--name", name)
         assert code == 0, err
         environments[name] = out
@@ -150,8 +149,8 @@ async def test_after_the_supervisor_is_killed_down_leaves_nothing(shell: carico_
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_node_is_recorded_while_pods_run(pair: carico_command.Shell) -> None:
-    shell, path = pair, pair.directory / "node-1.rec"
+async def test_a_node_is_recorded_while_pods_run(kept: carico_command.Shell) -> None:
+    shell, path = kept, kept.directory / "node-1.rec"
     words = ("record", "--name", "e2e-b", "--node", "node-1", "--out", path.name, "--for", "600")
     async with shell.running(*words) as recording:
         # The first block of samples: before it a Pod could come and go unseen.
@@ -190,8 +189,8 @@ def _balanced(path: pathlib.Path) -> bool:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(pair: carico_command.Shell) -> None:
-    shell, paths = pair, pair.paths("e2e-b")
+async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(kept: carico_command.Shell) -> None:
+    shell, paths = kept, kept.paths("e2e-b")
     found = state.read(paths)
     assert found is not None
     for name in ("scheduler", "aggregator", "agent/node-1"):

@@ -4,11 +4,13 @@
 """
 
 import json
+import os
 import pathlib
 
 import pytest
 
 from tests.e2e import carico_command
+from tests.tools import carico_cli
 
 CONTENDERS = ("carico", "kube-500m-bare")
 
@@ -41,8 +43,11 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
     assert shell.left("e2e-cmp") == []
 
 
-async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> None:
-    shell = carico_command.Shell(tmp_path)
+def test_what_cannot_be_compared_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(os, "environ", carico_command.Shell(tmp_path).environ)
+    monkeypatch.chdir(tmp_path)
     endless = tmp_path / "web.yaml"
     endless.write_text("kind: Deployment\nspec: {}\n")
     for words, said in (
@@ -56,6 +61,7 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
         ),
         (("--workload", str(endless)), "object 1: got Deployment, expected a Pod or a Job"),
     ):
-        code, _, err = await shell.run("compare", *words)
+        code = carico_cli.run(monkeypatch, "compare", *words)
+        _, err = capsys.readouterr()
         assert (code, err.count("\n")) == (2, 1), err
         assert said in err
