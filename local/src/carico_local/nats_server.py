@@ -11,6 +11,9 @@ from carico_core.domain import errors
 
 # What waits for a client that does not read, and for storage in each stream; as in deploy/k8s/base/nats.conf.
 _WAITS_MOST_BYTES = 32 << 20
+# By default NATS takes three quarters of what is free when it starts, and on a small disk refuses the streams, which
+# reserve more than they store. As in deploy/k8s/base/nats.conf.
+_STORE_BYTES = 10**9
 
 
 def binary() -> pathlib.Path:
@@ -27,7 +30,11 @@ def configuration(*, store_dir: pathlib.Path, port: int, extra: Mapping[str, Any
     config = {
         "host": "127.0.0.1",
         "port": port,
-        "jetstream": {"store_dir": str(store_dir), "max_buffered_size": _WAITS_MOST_BYTES},
+        "jetstream": {
+            "store_dir": str(store_dir),
+            "max_file_store": _STORE_BYTES,
+            "max_buffered_size": _WAITS_MOST_BYTES,
+        },
         "max_pending": _WAITS_MOST_BYTES,
         # A model of many nodes is larger than the default 1 MiB allows only beyond what readers accept.
         "max_payload": 2 * 2**20,

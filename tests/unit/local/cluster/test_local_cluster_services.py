@@ -13,7 +13,9 @@ import pytest
 
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
+from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.process import settings
+from carico_local import nats_server
 from carico_local.cluster import folders, machine, plan
 from carico_local.cluster.services import probes, readiness, topology
 from carico_local.cluster.services import service as parts
@@ -33,6 +35,11 @@ SETTINGS: dict[str, tuple[type[Any], str]] = {
 def planned(*binaries: dict[str, str], **options: Any) -> tuple[plan.Plan, topology.Addresses]:
     made = plan.make_plan(plan.Options(name="x", nodes=2, **options), MACHINE, *binaries)
     return made, topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
+
+
+def test_streams_fit_whatever_is_free_on_the_disk(tmp_path: pathlib.Path) -> None:
+    config = json.loads(nats_server.configuration(store_dir=tmp_path, port=4222))
+    assert config["jetstream"]["max_file_store"] >= refusals.STREAMS_MIB << 20
 
 
 def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
