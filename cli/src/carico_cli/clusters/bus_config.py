@@ -7,6 +7,7 @@ import click
 
 from carico_auth import arrangements, key_folder, server_config
 from carico_cli.output import report
+from carico_cli.shell import user_files
 from carico_core.domain import errors, names
 
 CONFIG = "bus.conf"
@@ -17,7 +18,7 @@ TEMPLATES = {CALLOUT: arrangements.callout_template, STATIC: arrangements.static
 
 @click.command("bus-config")
 @click.argument("kind", type=click.Choice((CALLOUT, STATIC)))
-@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder for bus.conf, public.env and keys/.")
+@click.option("--out", type=user_files.PATH, help="Folder for bus.conf, public.env and keys/.")
 @click.option("--template", is_flag=True, help="Print the configuration with variables instead of keys; write nothing.")
 @click.option("--node", "nodes", multiple=True, help="With static: a key for this node's agent alone; may be repeated.")
 @click.option("--tls-cert", default="", help="Path of the server's certificate, on the server.")

@@ -45,25 +45,25 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     metavar="NAME",
     help="Run only this scheduler or family (default: all); may be repeated.",
 )
-@click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
+@click.option("--plan", type=user_files.PATH, help="Run a scenario of your own (a TOML file).")
 @click.option("--ablation", is_flag=True, help="Also run the estimator without each of its steps, and bus faults.")
 @click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded results.")
 @click.option(
     "--rescheduler", is_flag=True, help="Run only the rescheduling algorithms, next to the published figures."
 )
 @click.option(
-    "--problem", type=click.Path(path_type=pathlib.Path), metavar="FILE",
+    "--problem", type=user_files.PATH, metavar="FILE",
     help="--rescheduler: also the curve of a problem of the RASA dataset, such as M3.json.",
 )  # fmt: skip
 @click.option(
     "--sharing", is_flag=True, help="Run only several schedulers at a time: conflicts, retries and waiting times."
 )
 @click.option(
-    "--compare-with", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
+    "--compare-with", type=user_files.PATH, metavar="COMPARE.JSON",
     help="Also simulate a recorded `carico compare`, and report the errors.",
 )  # fmt: skip
 @click.option(
-    "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
+    "--out", type=user_files.PATH, default=_DEFAULT_OUT, show_default=True,
     help="Folder of the report.",
 )  # fmt: skip
 @trace.options

@@ -1,12 +1,12 @@
 """`carico evaluate --trace`: peak predictors on a recorded trace."""
 
-import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
 
 from carico_cli.output import formats
+from carico_cli.shell import user_files
 from carico_core.domain import amounts, errors
 from carico_twin.evaluate.trace import reading, requests, scoring
 
@@ -48,7 +48,7 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         "(default: none).",
     )(function)  # fmt: skip
     return click.option(
-        "--trace", type=click.Path(path_type=pathlib.Path), metavar="CSV",
+        "--trace", type=user_files.PATH, metavar="CSV",
         help="Only predict the peaks of machines drawn from a trace: a column a series, a row a sample.",
     )(function)  # fmt: skip
 

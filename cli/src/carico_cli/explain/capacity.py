@@ -11,7 +11,7 @@ from carico_cli.clusters import which
 from carico_cli.explain import asking, fit_text
 from carico_cli.live import service_queries
 from carico_cli.output import formats
-from carico_cli.shell import manifest_files, settings
+from carico_cli.shell import manifest_files, settings, user_files
 from carico_core.domain import errors, names
 from carico_core.wire import fields
 
@@ -25,9 +25,7 @@ _OWNERS = {
 
 @click.command("capacity")
 @click.option("--like", help="Pods like this one: NAME (in the namespace of the context) or NAMESPACE/NAME.")
-@click.option(
-    "--file", "file", type=click.Path(path_type=pathlib.Path), help="Pods of this manifest: a Pod, Deployment, Job, ..."
-)
+@click.option("--file", "file", type=user_files.PATH, help="Pods of this manifest: a Pod, Deployment, Job, ...")
 @click.option(
     "--class", "pod_class", help="Pods of this class, which nodes have measured: Job/default/NAME, or its NAME."
 )

@@ -15,7 +15,7 @@ from carico_cli.jobs import compare_page
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
-from carico_cli.shell import manifest_files, options, settings
+from carico_cli.shell import manifest_files, options, settings, user_files
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import folders, machine, state
@@ -75,7 +75,7 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
     help="--applications: how many users there are (default: both, with --quick low).",
 )  # fmt: skip
 @click.option("--delay-ms", type=float, help="--applications: delay between nodes, one way (default: 0.5).")
-@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
+@click.option("--out", type=user_files.PATH, help="Folder of the report (default: var/NAME).")
 @formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:

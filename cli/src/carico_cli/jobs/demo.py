@@ -16,7 +16,7 @@ from carico_cli.jobs import demo_page, live_view, simulated
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
-from carico_cli.shell import exits, options, settings
+from carico_cli.shell import exits, options, settings, user_files
 from carico_core.domain import errors
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
@@ -45,8 +45,8 @@ JOB_NAME = "demo"
     help="Then run the job under the real kube-scheduler, too, with requests of 500m and of 100m CPU, in place of "
     "simulating it; implies --control-plane real.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
-@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job (SVG).")
+@click.option("--out", type=user_files.PATH, help="Folder of the report (default: var/NAME).")
+@click.option("--snapshot", type=user_files.PATH, help="File for the live view at mid-job (SVG).")
 @click.option("--keep", is_flag=True, help="Leave the cluster running.")
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:

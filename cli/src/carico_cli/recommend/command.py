@@ -12,7 +12,7 @@ from carico_cli.clusters import which
 from carico_cli.live import addresses
 from carico_cli.output import charts, formats
 from carico_cli.recommend import asking, choosing, contradictions, manifests, picture, text
-from carico_cli.shell import exits, options, settings
+from carico_cli.shell import exits, options, settings, user_files
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
@@ -49,7 +49,7 @@ class Form(enum.StrEnum):
     help="Safety margin, as a share of the amount; CPU is at most half of it above the highest amount seen.",
 )  # fmt: skip
 @click.option(
-    "--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE",
+    "--plot", type=user_files.PATH, metavar="FILE",
     help="Also draw the distribution of one class, and what is requested today and recommended (.svg or .png).",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="With -o patch: patch classes that are flagged, too.")

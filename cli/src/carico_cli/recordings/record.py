@@ -9,7 +9,7 @@ from carico_agent import recording
 from carico_agent import settings as agent
 from carico_cli.clusters import which
 from carico_cli.recordings import session
-from carico_cli.shell import exits, settings
+from carico_cli.shell import exits, settings, user_files
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import setting_values
@@ -23,7 +23,7 @@ _SECONDS_MOST = 30 * 86_400.0
 
 
 @click.command("record")
-@click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="File to write; it must not exist.")
+@click.option("--out", type=user_files.PATH, required=True, help="File to write; it must not exist.")
 @click.option("--for", "seconds", type=float, default=60.0, show_default=True, help="Length in seconds.")
 @click.option("--node", help="A node of a cluster of this machine (default: this machine itself).")
 @which.name_flag

@@ -9,14 +9,14 @@ import click
 from carico_agent import settings as agent
 from carico_cli.output import charts, formats
 from carico_cli.recordings import engine, figures, fit, plot, reading, trace
-from carico_cli.shell import options
+from carico_cli.shell import options, user_files
 
 # The agent's default.
 _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSettings) if field.name == "estimator")
 
 
 @click.command("replay")
-@click.argument("file", type=click.Path(path_type=pathlib.Path))
+@click.argument("file", type=user_files.PATH)
 @click.option(
     "--estimator",
     type=options.Estimators(),
@@ -45,7 +45,7 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 @click.option("--partial", is_flag=True, help="Replay a cut file up to the cut.")
 @formats.flag(formats.Output.JSON)
 @click.option(
-    "--plot", "plot_file", type=click.Path(path_type=pathlib.Path), help="Also draw it into this file (.png or .svg)."
+    "--plot", "plot_file", type=user_files.PATH, help="Also draw it into this file (.png or .svg)."
 )
 def command(
     file: pathlib.Path,

@@ -11,12 +11,11 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.live import addresses
 from carico_cli.output import formats
-from carico_cli.shell import settings
+from carico_cli.shell import settings, user_files
 from carico_core.domain import errors
 from carico_core.runtime.process import clock
 
 _DEFAULT_SECONDS = 10.0
-_FILE = click.Path(path_type=pathlib.Path)
 _PAUSE, _RESUME = "pause", "resume"
 # Flags of a problem in a file, by their names as parameters.
 _OF_PROBLEM = {
@@ -35,7 +34,7 @@ _OF_CLUSTER = {
 @click.option("--dry-run", is_flag=True, help="Show the plan of the cluster's rescheduler; move nothing.")
 @click.option("--apply", is_flag=True, help="Have the rescheduler carry out a plan now, and follow it.")
 @click.option("--watch", is_flag=True, help="Show moves as they happen, until interrupted.")
-@click.option("--problem", type=_FILE, metavar="FILE", help="Services, machines and traffic, as JSON.")
+@click.option("--problem", type=user_files.PATH, metavar="FILE", help="Services, machines and traffic, as JSON.")
 @click.option("--max-moves", type=click.IntRange(min=0), help="Most moves (default: no limit, or the rescheduler's).")
 @click.option(
     "--algorithm", metavar="NAME",
@@ -53,13 +52,18 @@ _OF_CLUSTER = {
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="--problem: seed of the search."
 )  # fmt: skip
-@click.option("--out", type=_FILE, metavar="FILE", help="--problem: write the placement: {machine: [containers]}.")
 @click.option(
-    "--moves-out", type=_FILE, metavar="FILE", help="--problem: write the moves in order: [[container, from, to]]."
+    "--out", type=user_files.PATH, metavar="FILE", help="--problem: write the placement: {machine: [containers]}."
+)
+@click.option(
+    "--moves-out",
+    type=user_files.PATH,
+    metavar="FILE",
+    help="--problem: write the moves in order: [[container, from, to]].",
 )
 @click.option(
     "--curve-out",
-    type=_FILE,
+    type=user_files.PATH,
     metavar="FILE",
     help="--problem: divide the time among growing limits of moves; write the gain of each.",
 )

@@ -2,11 +2,28 @@
 
 import os
 import pathlib
+from typing import Any
+
+import click
 
 from carico_core.domain import errors
 
 # The result of a comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
 MAX_BYTES = 2**24
+
+
+class _Path(click.Path):
+    """A path; an empty one, as of a shell's variable that is not set, is refused: it would mean this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value == "":
+            self.fail("got an empty value, expected a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+# What an option or an argument with a path has as its type.
+PATH = _Path(path_type=pathlib.Path)
 
 
 def read(path: pathlib.Path, flag: str, *, expected: str, most: int = MAX_BYTES) -> bytes:

@@ -1,5 +1,6 @@
 """`--nodes` takes a number, a kind, or both; every option says what it is and what holds without it."""
 
+import pathlib
 from collections.abc import Iterator
 
 import click
@@ -7,6 +8,7 @@ import pytest
 
 from carico_cli import application
 from carico_cli.shell import options
+from tests.tools import carico_cli
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,24 @@ from carico_cli.shell import options
 )
 def test_nodes_are_a_number_a_kind_or_both(text: str, expected: tuple[str, int | None]) -> None:
     assert options.NodesOption().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("bus-config", "static", "--out"), ("evaluate", "--out"), ("evaluate", "--trace"), ("demo", "--out"),
+        ("compare", "--out"), ("record", "--out"), ("replay",), ("reschedule", "--problem"),
+        ("capacity", "--file"), ("recommend", "--plot"),
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_refused_and_nothing_is_written(
+    argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shell's variable that is not set: as a path it would be the folder of the shell."""
+    monkeypatch.chdir(tmp_path)
+    assert carico_cli.run(monkeypatch, *argv, "") == 2
+    assert capsys.readouterr().err.endswith(": got an empty value, expected a path\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "pigs", "kwok=", "=3", "kwok=many", "3=kwok", "1.5"])
