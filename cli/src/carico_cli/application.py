@@ -23,7 +23,7 @@ _SECTIONS = {
         "env": ("clusters.integrations:env", 'Print exports for a shell: eval "$(carico env)".'),
     },
     "Submit and watch": {
-        "submit": ("jobs.submit:command", "Submit a job of Pods: pi, train, mixed, server."),
+        "submit": ("jobs.submit:command", "Submit a job of Pods."),
         "status": ("clusters.status:command", "Show services, nodes and jobs."),
         "top": ("top.command:command", "Show nodes, jobs, decisions and services live."),
         "web": ("clusters.web:command", "Serve the live page for a browser."),

@@ -54,8 +54,8 @@ def use(context: settings.Context, name: str | None, argv: tuple[str, ...]) -> N
     Other shells mean the cluster that they meant before.
     """
     if name is None:
-        known = ", ".join(which.cluster_names(context.home, which.Need.RUNNING)) or "none that runs"
-        raise errors.SettingsError(f"which cluster? expected a name (there is {known}): `carico use NAME`")
+        running = which.listed(which.cluster_names(context.home, which.Need.RUNNING))
+        raise errors.SettingsError(f"which cluster? expected one that runs ({running}): `carico use NAME`")
     # It stays there if it follows the name.
     argv = argv[1:] if argv[:1] == ("--",) else argv
     paths, found = state.running(context.home, name)

@@ -54,8 +54,8 @@ def _node_lines(nodes: list[dict[str, Any]], *, wide: bool) -> list[str]:
     columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
     shown = [
         {
-            **node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"]),
-            "age": formats.duration(node["age_s"]),
+            **node, "capacity": _capacity(node), "free": formats.number(node["free"], 1), "cpu": _percent(node["cpu"]),
+            "memory": _percent(node["memory"]), "age": formats.duration(node["age_s"]),
         }
         for node in nodes[: None if wide else _NODES_SHOWN]
     ]  # fmt: skip

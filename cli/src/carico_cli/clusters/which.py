@@ -83,7 +83,7 @@ class Meant:
         """
         if self.name is None:
             assert self.elsewhere is not None
-            others = _names(cluster_names(self.home, Need.STATE))
+            others = listed(cluster_names(self.home, Need.STATE))
             raise errors.SettingsError(
                 f"{self.by} names the cluster at {self.elsewhere.url}, which is not on this machine ({others}): "
                 f"{instead}, or give --name"
@@ -155,7 +155,7 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
         if name not in cluster_names(context.home, Need.STATE) + cluster_names(context.home, Need.LOGS):
             raise errors.SettingsError(
                 f"environment: {CLUSTER} is {name!r}, which is not a cluster of this machine "
-                f"({_names(cluster_names(context.home, Need.STATE))}): `unset {CLUSTER} {NATS_URL} {KUBECONFIG}`, "
+                f"({listed(cluster_names(context.home, Need.STATE))}): `unset {CLUSTER} {NATS_URL} {KUBECONFIG}`, "
                 f"or start it with `carico up --name {name}`"
             )
         _check_agreement(context, name)
@@ -206,7 +206,7 @@ def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
         return Meant(home=context.home, name=possible[0])
     if possible:
         raise errors.SettingsError(
-            f"which cluster? {_names(possible)}: give --name, or choose one for a shell: `carico use {possible[0]}`"
+            f"which cluster? {listed(possible)}: give --name, or choose one for a shell: `carico use {possible[0]}`"
         )
     if need is Need.API:
         return Meant(home=context.home, api=given.kube)
@@ -222,7 +222,12 @@ def _takes_an_address() -> bool:
     return running is not None and any("--nats-url" in each.opts for each in running.command.params)
 
 
-def _names(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Return the names in words.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed([])
+    ('there is a', 'there are a, b', 'there is none')
+    """
     return f"there are {', '.join(names)}" if len(names) > 1 else f"there is {names[0] if names else 'none'}"
 
 

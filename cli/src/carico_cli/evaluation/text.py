@@ -10,7 +10,7 @@ from carico_core.domain import amounts
 
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
-_TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
+_TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun, node-s")
 # The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
 # As are further columns of the ablation's table.

@@ -75,6 +75,8 @@ def of_workload(rows: Sequence[Row], workload: str, listing: str) -> list[Row]:
     wanted = {name, names.template_of(name)}
     found = [row for row in rows if (one := parse(row["class"])).name in wanted and (not slash or one.kind == kind)]
     if not found:
+        if any(row["class"] == workload for row in rows):
+            raise errors.SettingsError(f"{workload}: this is the whole name of a class: give it as --class {workload}")
         raise errors.SettingsError(
             f"{workload}: no node has measured a workload of this name{_near(name, known, listing)}"
         )

@@ -102,7 +102,7 @@ def _interval(row: Row) -> list[str]:
     is_open = row["cpu_bounds"][1] >= row["usage"].get("cpu", {}).get("peak", math.inf)
     upper = f"at least {low} (too few Pods for an upper end: {high} is the most seen)"
     found = upper if is_open else f"{low} to {high}"
-    return words.paragraph(f"CPU before the margin: {found} with 95 % probability, by the Pods seen", "")
+    return words.paragraph(f"CPU before the margin: {found} with 95% probability, by the Pods seen", "")
 
 
 def _cells(row: Row, now_ns: int) -> tuple[str, ...]:

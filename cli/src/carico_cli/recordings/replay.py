@@ -10,6 +10,7 @@ from carico_agent import settings as agent
 from carico_cli.output import charts, formats
 from carico_cli.recordings import engine, figures, fit, plot, reading, trace
 from carico_cli.shell import options, user_files
+from carico_core.domain import amounts
 
 # The agent's default.
 _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSettings) if field.name == "estimator")
@@ -44,9 +45,7 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 )
 @click.option("--partial", is_flag=True, help="Replay a cut file up to the cut.")
 @formats.flag(formats.Output.JSON)
-@click.option(
-    "--plot", "plot_file", type=user_files.PATH, help="Also draw it into this file (.png or .svg)."
-)
+@click.option("--plot", "plot_file", type=user_files.PATH, help="Also draw it into this file (.png or .svg).")
 def command(
     file: pathlib.Path,
     partial: bool,
@@ -129,14 +128,17 @@ _INPUTS = {"samples": "raw samples", "logged": "logged evaluations"}
 
 
 def _against(rms: float | None, count: int, whose: str | None) -> str:
-    return "no logged estimates to compare with" if rms is None else f"{rms:.3g} over {count} updates (logged: {whose})"
+    if rms is None:
+        return "no logged estimates to compare with"
+    return f"{rms:.3g} over {amounts.plural(count, 'update')} (logged: {whose})"
 
 
 def _moments(moments: dict[str, Any]) -> str:
     if not moments["count"]:
         return "none"
     lag1 = "unknown" if moments["lag1"] is None else f"{moments['lag1']:.2f}"
-    return f"mean {moments['mean']:.4f}, sd {moments['sd']:.4f}, lag-1 {lag1} ({moments['count']} updates)"
+    updates = amounts.plural(moments["count"], "update")
+    return f"mean {moments['mean']:.4f}, sd {moments['sd']:.4f}, lag-1 {lag1} ({updates})"
 
 
 def _after(seconds: float | None) -> str:

@@ -144,5 +144,5 @@ def test_use_becomes_a_command_or_a_shell_that_means_the_cluster_and_writes_noth
     assert unknown.stderr == "carico: no-such-command: No such file or directory\n" and unknown.returncode == 2
     assert ended.stderr == "carico: cluster 'old' is not running: start it with `carico up --name old`\n"
     assert "did you mean 'shop-2'?" in mistyped.stderr
-    assert "expected a name (there is shop-10, shop-2): `carico use NAME`" in without.stderr
+    assert "expected one that runs (there are shop-10, shop-2): `carico use NAME`" in without.stderr
     assert {path for path in home.rglob("*") if path.name != "lock"} == before

@@ -49,7 +49,7 @@ def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
         "node-1", room=1.0, boot="0" * 16, seq=1, at_ns=1, capacity_sd=capacity_sd, pods=3, usage={}
     )
     found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
-    listed = orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]})
+    listed = orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1, "free": 1.3449}]})
     found.on_capacity_list(capacity_list.parse(listed))
     seen = found.picture(jobs=(), links=())
     nodes = tuple(dataclasses.replace(node, advertisement=said._replace(capacity=capacity)) for node in seen.nodes)
@@ -67,6 +67,8 @@ def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capac
     assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
     assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
     wide = [line.split() for line in status_text.text(view, now_ns=1, wide=True).splitlines()[-3:]]
+    # The age has a unit.
+    assert (wide[0][-5], wide[1][-6], wide[2][-5]) == ("FREE", "1.3", "-")
     assert (wide[0][-1], wide[2][-1], view["nodes"][1]["age_s"]) == ("AGE", "-", None)
     assert wide[1][-1] in ("s", "ms", "h", "min")
     # Scripts get numbers.

@@ -54,8 +54,8 @@ def test_the_table_fits_into_80_columns_and_names_what_is_flagged() -> None:
 @pytest.mark.parametrize(
     ("bounds", "said"),
     [
-        ([0.4, 0.55], "CPU before the margin: 400m to 550m with 95 % probability"),
-        ([0.4, 0.6], "at least 400m (too few Pods for an upper end: 600m is the most seen) with 95 % probability"),
+        ([0.4, 0.55], "CPU before the margin: 400m to 550m with 95% probability"),
+        ([0.4, 0.6], "at least 400m (too few Pods for an upper end: 600m is the most seen) with 95% probability"),
     ],
 )
 def test_an_interval_that_ends_at_the_peak_has_no_upper_end(bounds: list[float], said: str) -> None:
@@ -427,6 +427,11 @@ def test_a_workload_is_named_as_for_kubectl(workload: str, expected: list[str]) 
 @pytest.mark.parametrize("workload", [IMAGE, f"image/{IMAGE}"])
 def test_a_class_of_an_image_is_named_by_it(workload: str) -> None:
     assert choosing.of_workload([*ROWS, row(f"image/a/{IMAGE}")], workload, "")[0]["class"] == f"image/a/{IMAGE}"
+
+
+def test_the_whole_name_of_a_class_is_refused_with_its_flag() -> None:
+    with pytest.raises(errors.SettingsError, match=f"give it as --class {ROWS[0]['class']}$"):
+        choose(workload=ROWS[0]["class"])
 
 
 def test_a_mistyped_image_gets_the_nearest_one() -> None:

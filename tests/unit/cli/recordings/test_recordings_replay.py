@@ -35,6 +35,13 @@ def test_the_table_says_it_all(carico: Carico, log: pathlib.Path, capsys: pytest
         assert part in out
 
 
+def test_one_update_is_singular(carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.txt"
+    path.write_text("".join(LINE.format(index / 10, 100_000) for index in range(20)))
+    assert carico("replay", path) == 0
+    assert "(1 update)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("name", "begins"), [("o.png", b"\x89PNG\r\n"), ("o.SVG", b"<?xml")])
 @pytest.mark.parametrize("estimator", ["dual", "footprint"])
 def test_a_picture_is_written(carico: Carico, log: pathlib.Path, name: str, begins: bytes, estimator: str) -> None:

@@ -177,7 +177,7 @@ def test_a_binary_file_is_one_clear_line(tmp_path: pathlib.Path) -> None:
 def test_a_missing_file_says_what_to_do(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.KubeconfigError, match=r"does not exist.*KUBECONFIG"):
         load(tmp_path / "none")
-    with pytest.raises(errors.KubeconfigError, match="cannot be read"):
+    with pytest.raises(errors.KubeconfigError, match=r"cannot be read: Is a directory$"):
         load(tmp_path)
 
 

@@ -122,6 +122,11 @@ def test_every_mistake_is_one_line_that_says_where(content: str, path: str, expe
     assert str(raised.value).startswith(f"my.toml, {path}: got ")
 
 
+def test_text_that_is_not_toml_is_refused_with_its_place() -> None:
+    with pytest.raises(plan_file.PlanError, match=r"end of document after a statement \(at line 100, column 10\)'"):
+        plan_file.read("my.toml", b"\n" * 99 + b"name = 3 4")
+
+
 def test_servers_need_not_end_before_the_run_is_given_up() -> None:
     plan = plan_file.read("my.toml", (LEAST + '[[jobs]]\nwork = "server"\npods = 2\ncreate_per_s = 0.001\n').encode())
     assert [job.name for job in plan.jobs] == ["pi", "server"]

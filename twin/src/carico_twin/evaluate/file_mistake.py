@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from carico_core.domain import errors
 
-# Enough to recognise a value; a file may contain one of megabytes.
-_SHOWN_CHARACTERS = 60
+# Enough to recognise a value, and for a parser's complaint with its line; a file may contain one of megabytes.
+_SHOWN_CHARACTERS = 100
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -76,7 +76,7 @@ def shown(value: object) -> str:
     """Return the beginning of a value in one line.
 
     >>> shown([1] * 100)
-    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1...'
+    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...'
     >>> shown(None)
     'nothing'
     """

@@ -82,8 +82,8 @@ def _document(path: pathlib.Path) -> dict[str, Any]:
         raise errors.KubeconfigError(
             f"kubeconfig {path} does not exist: start a cluster, or set KUBECONFIG or --kubeconfig to yours"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.KubeconfigError(f"kubeconfig {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise errors.KubeconfigError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise errors.KubeconfigError(f"kubeconfig {path} is not YAML: {error}") from error
     if not isinstance(document, dict):
