@@ -159,6 +159,24 @@ def test_pods_that_start_and_then_stay_are_flagged_for_a_moment() -> None:
     assert ["growing" in each for each in found] == [False, True, True, False, False]
 
 
+def test_pods_that_have_ended_are_flagged_no_longer_than_pods_that_stay() -> None:
+    known = usages.Usages(lease_s=10.0)
+    assert "growing" not in holding(known, 16.0, minute=0.0)
+    assert "growing" in holding(known, 20.0, minute=0.1)
+    later = [flags(known, days=minute / 1440.0) for minute in (0.1, 0.19, 0.21)]
+    assert ["growing" in each for each in later] == [True, True, False]
+    # Between two marks: by the later one until another one had come.
+    assert "growing" in holding(known, 25.0, minute=0.15)
+    later = [flags(known, days=minute / 1440.0) for minute in (0.15, 0.39, 0.41, 100.0)]
+    assert ["growing" in each for each in later] == [True, True, False, False]
+    # What is kept continues so.
+    assert "growing" in holding(known, 30.0, minute=200.0)
+    again = usages.Usages(lease_s=10.0)
+    again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
+    later = [flags(again, days=minute / 1440.0) for minute in (200.0, 390.0, 410.0)]
+    assert ["growing" in each for each in later] == [True, True, False]
+
+
 def test_a_peak_that_rises_once_is_flagged_for_hours() -> None:
     known = usages.Usages(lease_s=10.0)
     found = {}

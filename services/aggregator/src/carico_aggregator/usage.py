@@ -196,7 +196,7 @@ class Usages:
             measured=recommendation.Measured(
                 cpu=found.distribution(recommendation.CPU), memory=found.distribution(recommendation.MEMORY),
                 pod_means=distribution.Distribution(recommendation.CPU, found.pod_means),
-                memory_before=found.memory_before, pods=found.pods, failed=found.failed,
+                memory_before=found.memory_before(now_ns), pods=found.pods, failed=found.failed,
                 failed_share=found.failed_share, nodes=len(found.nodes), has_new_image=versions.is_new(held),
                 measured_s=found.measured_s, age_s=max(0.0, (now_ns - found.first_ns) / _NS),
             ),

@@ -85,10 +85,22 @@ class Version:
         pods = max(self.recent_pods, float(self.pod_means.sum()))
         return self.recent_failed / pods if pods > 0.0 else 0.0
 
-    @property
-    def memory_before(self) -> float | None:
-        """The peak of memory at the earlier mark; None if it was not known."""
-        return None if self.marks is None or self.marks[0].memory_peak <= 0.0 else self.marks[0].memory_peak
+    def memory_before(self, now_ns: int) -> float | None:
+        """Return the peak of memory at the earlier mark; None if it was not known.
+
+        Of Pods that have ended nothing is reported any more, so that marks stay: it is what they would be with reports.
+        """
+        if self.marks is None:
+            return None
+        early, late = self.marks
+        passed_ns, due_ns = now_ns - late.at_ns, self._due_ns(late)
+        if passed_ns < due_ns:
+            found = early.memory_peak
+        elif passed_ns < 3 * due_ns:
+            found = late.memory_peak
+        else:
+            found = self.peaks.get(recommendation.MEMORY, 0.0)
+        return found if found > 0.0 else None
 
     @property
     def span_s(self) -> float:
@@ -158,9 +170,12 @@ class Version:
             self.marks = now, now
             return
         late = self.marks[1]
-        since_ns = now_ns - late.at_ns
-        if since_ns >= min(late.at_ns - self.first_ns, MARKS_S * _NS):
+        if now_ns - late.at_ns >= self._due_ns(late):
             self.marks = late, now
+
+    def _due_ns(self, late: usage.Mark) -> float:
+        """Return the time from the later mark to the next one."""
+        return min(late.at_ns - self.first_ns, MARKS_S * _NS)
 
     def decay(self, now_ns: int) -> float:
         """Return the factor of its weights as of now."""
