@@ -59,8 +59,8 @@ class Search:
     ) -> None:  # fmt: skip
         """`others` returns the room that is held for Pods of other schedulers."""
         self._others = others
-        # The same by slot, when nodes were scored last.
-        self._claimed: dict[int, list[demands.Demand]] = {}
+        # The same and turns, by slot, when nodes were scored last.
+        self._held_on: dict[int, list[demands.Demand]] = {}
         self._state = state
         self._turns = turns
         self._clock = clock
@@ -182,12 +182,11 @@ class Search:
         # Pods of a gang each need room of their own, which the nominations of the others hold.
         is_alone = kind.demand.gang is None
         placed = () if is_alone else self._held(kind)
-        others = list(self._others())
-        self._claimed = {}
-        for at, demand, _ in others:
-            self._claimed.setdefault(at, []).append(demand)
         turns = [(each.slot, each.demand, None) for each in self._turns.nominees() if _is_before(each, kind)]
-        held: list[cycles.Held] = [*turns, *others]
+        held: list[cycles.Held] = [*turns, *self._others()]
+        self._held_on = {}
+        for at, demand, _ in held:
+            self._held_on.setdefault(at, []).append(demand)
         scores = self._cycle.explain(view, kind.demand, placed=placed, held=held, only=only)
         if is_alone and scores.best("") != snapshot.NO_NODE:
             # Rare for a Pod that waits, and each Pod for which room is held takes 20 us.
@@ -217,10 +216,8 @@ class Search:
         for each in here:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
-        for demand in self._claimed.get(slot, ()):
+        for demand in self._held_on.get(slot, ()):
             row = row.with_pod(demand)
-        for turn in self._turns.on(row.node.name):
-            row = row.with_pod(turn.demand) if _is_before(turn, kind) else row
         # One that must stay counts, and cannot be evicted.
         leavable = [each for each in residents(self._state, row.node.name) if not self._must_stay(each.pod, kind)]
         return victims.on_node(
@@ -272,7 +269,7 @@ class Search:
         return found
 
 
-def _is_before(turn: queue_turns.Turn | cycles.Nominee, kind: AlikePods) -> bool:
+def _is_before(turn: cycles.Nominee, kind: AlikePods) -> bool:
     """Return True if a node is held against Pods of this kind: for others of their priority and above."""
     priority = -turn.key[0]
     return priority >= kind.priority and AlikePods(turn.demand, priority) != kind
