@@ -88,7 +88,7 @@ class Version:
     def memory_before(self, now_ns: int) -> float | None:
         """Return the peak of memory at the earlier mark; None if it was not known.
 
-        Of Pods that have ended nothing is reported any more, so that marks stay: it is what they would be with reports.
+        Of Pods that have ended nothing more is reported, and marks stay: the answer is what it would be with reports.
         """
         if self.marks is None:
             return None

@@ -53,9 +53,8 @@ class Rounds:
         # Rounds that have ended, and whether one is under way.
         self.ended = 0
         self._is_turning = False
-        # The term of the last round, and whether what others have left was looked at in it.
-        self._term: int | None = None
-        self._recovered = False
+        # The last term in which what others have left was looked at.
+        self._recovered_in: int | None = None
         # Set by a query: the next round of this term carries out this plan, automatic or not.
         self._asked: planning.Question | None = None
         self._asked_in: int | None = None
@@ -103,16 +102,15 @@ class Rounds:
         # Who asked was told that another replica leads: that one does not know of the request.
         if self._asked_in != term:
             asked = None
-        if self._term != term:
+        if self._recovered_in != term:
             # Another replica may have moved Pods in between.
-            self._term, self._recovered = term, False
             self._lasting.forget()
         self._is_turning, pause_s = True, self.parts.settings.every_s
         try:
-            why = await self._turn(asked)
+            why = await self._turn(asked, term)
         except (asked_plans.NotReady, records.NotLeading) as error:
             why = str(error)
-            pause_s = min(SOON_S if self._recovered else FIRST_S, pause_s)
+            pause_s = min(SOON_S if self._recovered_in == term else FIRST_S, pause_s)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             why = f"the API does not answer: {error}"
         finally:
@@ -126,16 +124,16 @@ class Rounds:
             self._odd_line.warning(stuck, "a pin is left", why=stuck)
         return pause_s
 
-    async def _turn(self, asked: planning.Question | None) -> str:
-        """Do what a round does; return why it moved nothing."""
+    async def _turn(self, asked: planning.Question | None, term: int | None) -> str:
+        """Do what a round of a term does; return why it moved nothing."""
         parts = self.parts
         parts.planner.check_known()
         # Also while paused: nothing is left half done.
         await parts.executor.recover()
         paused = await parts.journal.read()
-        if not self._recovered:
+        if self._recovered_in != term:
             self.reflection.take_over(parts.journal.effects)
-        self._recovered = True
+            self._recovered_in = term
         parts.metrics.paused.set(bool(paused))
         context, plan = await parts.planner.problem_and_plan(asked or planning.Question())
         self.last = plan

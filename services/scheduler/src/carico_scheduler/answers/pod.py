@@ -162,9 +162,8 @@ def _why(
 def _who_goes(nomination: nominations.Nomination) -> str:
     """Return for how many Pods a Pod waits, which are evicted for it or leave anyway."""
     evicted = len(nomination.evicted)
-    awaited = len(nomination.victims) - evicted
-    parts = [f"{amounts.plural(evicted, 'Pod')} of lower priority evicted for it"] if evicted else []
-    return ", ".join([*parts, *([f"{amounts.plural(awaited, 'Pod')} awaited"] if awaited else [])])
+    counts = {"of lower priority evicted for it": evicted, "awaited": len(nomination.victims) - evicted}
+    return ", ".join(f"{amounts.plural(count, 'Pod')} {what}" for what, count in counts.items() if count)
 
 
 def _why_gang_waits(known: knowns.Known, key: gangs.Key, scores: cycle_scores.Scores) -> str:
